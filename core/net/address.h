@@ -1,0 +1,53 @@
+/* Server names, addresses and sockets. */
+#ifndef TE_CORE_NET_ADDRESS_H
+#define TE_CORE_NET_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/status.h"
+
+struct te_address {
+    struct sockaddr_storage storage;
+    socklen_t length;
+};
+
+enum { TE_HOST_MAX = 256, TE_ADDRESS_TEXT_MAX = 300 };
+
+/* Splits a server name by the classic rules (grammar in the classic specification, section 1.5): brackets, bare IPv6
+ * literals, scopes, last colon. A missing or malformed port gives default_port. TE_INVALID_ARGUMENT when host does not
+ * fit. */
+te_status te_server_name_split(const char *name, uint16_t default_port, char host[TE_HOST_MAX], uint16_t *port);
+/* "host:port", the host in brackets if it is an IPv6 literal. Writes at most size bytes, NUL included. */
+void te_server_name_join(const char *host, uint16_t port, char *name, size_t size);
+
+/* Resolves a host to at most capacity addresses, numeric ones without any look-up. Blocks as the system's resolver
+ * does. TE_DNS. */
+te_status te_address_resolve(const char *host, uint16_t port, struct te_address *addresses, size_t capacity,
+                             size_t *count);
+/* Numeric text without port; for messages and as resolved_host. */
+void te_address_host(const struct te_address *address, char *text, size_t size);
+uint16_t te_address_port(const struct te_address *address);
+/* "host:port" for messages. */
+void te_address_text(const struct te_address *address, char *text, size_t size);
+/* Whether packets to it stay on this host: loopback, or equal to the socket's own local address. */
+bool te_address_is_local(int connected_socket);
+
+/* First address of an interface that is up and running and is not lo (classic specification, section 3.9). */
+te_status te_address_first_interface(bool ipv6, char *host, size_t size);
+
+/* Connects with an absolute deadline, in the caller; the socket returned is non-blocking, close-on-exec, without delay.
+ * TE_SOCKET, TE_TIMED_OUT. */
+te_status te_connect(const struct te_address *address, int64_t deadline_ns, int *descriptor);
+/* Sends or receives exactly size bytes by the deadline. TE_SOCKET (also when the peer closes), TE_TIMED_OUT. */
+te_status te_send_all(int descriptor, const void *bytes, size_t size, int64_t deadline_ns);
+te_status te_receive_all(int descriptor, void *bytes, size_t size, int64_t deadline_ns);
+
+/* A listening, non-blocking socket on a random free port of [minimum, maximum] (at most 500 tries), for IPv6 and IPv4
+ * where the system has both. TE_SOCKET. */
+te_status te_listen_any_port(uint16_t minimum, uint16_t maximum, int backlog, int *descriptor, uint16_t *port);
+te_status te_listen_port(uint16_t port, int backlog, int *descriptor);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * A thread that waits for descriptors and timers. Transports and control services of both runtimes run on it.
+ *
+ * Handlers are called in the reactor's thread only, edge triggered: they read and write until EAGAIN or until their
+ * budget is spent, in which case they call te_reactor_again(). After activity the thread polls for a while before it
+ * sleeps.
+ */
+#ifndef TE_CORE_NET_REACTOR_H
+#define TE_CORE_NET_REACTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+struct te_reactor;
+
+/* Embed it in the object that owns the descriptor. */
+struct te_watch {
+    int descriptor;
+    /* events: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLERR, EPOLLHUP; 0 when called because of te_reactor_again(). */
+    void (*ready)(struct te_watch *watch, uint32_t events);
+    struct te_watch *next_again; /* the reactor's */
+    bool again;
+};
+
+/* spin_ns: how long it polls after activity before it sleeps. name: for the thread, at most 15 characters. */
+te_status te_reactor_new(const char *name, int64_t spin_ns, struct te_reactor **reactor);
+/* Stops the thread and frees. Watches must have been removed, or their owners be gone for good. */
+void te_reactor_free(struct te_reactor *reactor);
+
+/* Any thread. events as for epoll, without EPOLLET, which is always set. */
+te_status te_reactor_add(struct te_reactor *reactor, struct te_watch *watch, uint32_t events);
+te_status te_reactor_change(struct te_reactor *reactor, struct te_watch *watch, uint32_t events);
+/* In the reactor's thread: no call of ready follows. From another thread use te_reactor_run() to get there. */
+void te_reactor_remove(struct te_reactor *reactor, struct te_watch *watch);
+
+/* Reactor's thread: calls ready(watch, 0) in the next round, after others had their turn. */
+void te_reactor_again(struct te_reactor *reactor, struct te_watch *watch);
+
+/* Runs function(data) in the reactor's thread, soon; te_reactor_run_wait() returns when it has run (directly if called
+ * there). */
+void te_reactor_run(struct te_reactor *reactor, void (*function)(void *), void *data);
+void te_reactor_run_wait(struct te_reactor *reactor, void (*function)(void *), void *data);
+bool te_reactor_is_current(const struct te_reactor *reactor);
+
+/* A timer that fires once, in the reactor's thread. All of these: reactor's thread only. */
+struct te_timer {
+    int64_t due_ns; /* monotonic; 0 = not armed */
+    void (*fire)(struct te_timer *timer);
+    void *position; /* the reactor's */
+};
+void te_reactor_timer_set(struct te_reactor *reactor, struct te_timer *timer, int64_t due_ns);
+void te_reactor_timer_clear(struct te_reactor *reactor, struct te_timer *timer);
+
+#endif

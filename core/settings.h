@@ -1,0 +1,87 @@
+/*
+ * Every setting of the library, from one table (settings.c): name, alias, type, default, range, who reads it, help.
+ * Sources, later ones win: defaults, the file named by TE_CONFIG (YAML; JSON is read by the same parser), the
+ * environment. Read when an engine is created.
+ */
+#ifndef TE_CORE_SETTINGS_H
+#define TE_CORE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+struct te_settings {
+    /* engine */
+    bool force_tcp;                             /* MC_FORCE_TCP, presence */
+    bool use_ipv6;                              /* MC_USE_IPV6, presence */
+    bool legacy_rpc_port_binding;               /* MC_LEGACY_RPC_PORT_BINDING, presence */
+    char *tcp_bind_address;                     /* MC_TCP_BIND_ADDRESS */
+    char *metadata_cluster_id;                  /* MC_METADATA_CLUSTER_ID */
+    uint64_t minimum_port;                      /* MC_MIN_RPC_PORT, MC_MIN_PRC_PORT */
+    uint64_t maximum_port;                      /* MC_MAX_RPC_PORT, MC_MAX_PRC_PORT */
+    uint64_t handshake_port;                    /* MC_HANDSHAKE_PORT */
+    uint64_t handshake_listen_backlog;          /* MC_HANDSHAKE_LISTEN_BACKLOG */
+    uint64_t handshake_connect_timeout_seconds; /* MC_HANDSHAKE_CONNECT_TIMEOUT */
+    uint64_t handshake_reply_timeout_ms; /* TE_HANDSHAKE_REPLY_TIMEOUT_MS, 10000: how long a peer may take to answer a
+                                            control call */
+    uint64_t handshake_maximum_length;   /* MC_HANDSHAKE_MAX_LENGTH */
+    bool disable_metadata_cache;         /* MC_DISABLE_METACACHE, presence */
+    uint64_t metadata_refresh_interval_seconds; /* MC_TE_METADATA_REFRESH_INTERVAL_SECONDS */
+    int64_t slice_timeout_seconds;              /* MC_SLICE_TIMEOUT, -1 off */
+    char *log_level;                            /* MC_LOG_LEVEL: TRACE, INFO, WARNING, ERROR */
+    char *log_directory;                        /* MC_LOG_DIR */
+    char *custom_topology_file;                 /* MC_CUSTOM_TOPO_JSON */
+    bool metrics;                               /* MC_TE_METRIC */
+    uint64_t metrics_interval_seconds;          /* MC_TE_METRIC_INTERVAL_SECONDS */
+    bool use_tent; /* MC_USE_TENT / MC_USE_TEV1: set and not one of "", 0, false, off, no */
+    /* tcp */
+    bool tcp_connection_pool;    /* MC_TCP_ENABLE_CONNECTION_POOL, default true (as the released wheel) */
+    uint64_t tcp_lanes_per_peer; /* MC_TCP_LANES_PER_PEER, MC_TCP_MAX_CONNECTIONS_PER_PEER; 4, 1..16 */
+    uint64_t
+        tcp_slice_size_bytes; /* MC_TCP_SLICE_SIZE: the piece a target takes before it looks at other connections */
+    bool tcp_force_version_1; /* MC_TCP_PROTO is exactly "1" */
+    uint64_t tcp_status_timeout_seconds;   /* MC_TCP_STATUS_TIMEOUT_SEC, 30 */
+    uint64_t tcp_progress_timeout_seconds; /* MC_TCP_PROGRESS_TIMEOUT_SEC, 30 */
+    uint64_t tcp_silence_timeout_ms; /* TE_TCP_SILENCE_TIMEOUT_MS, 10000: nothing moved in either direction while work
+                                        waits; raised to the two above where they were given and are longer */
+    uint64_t tcp_fence_timeout_ms; /* TE_TCP_FENCE_TIMEOUT_MS, 500: how long a half-closed connection may take before it
+                                      is reset */
+    uint64_t tcp_idle_timeout_seconds;  /* TE_TCP_IDLE_TIMEOUT_SEC, 300: an unused connection is closed */
+    uint64_t tcp_stripe_bytes;          /* TE_TCP_STRIPE_BYTES: larger requests are cut into slices of this size */
+    char *tcp_local_congestion_control; /* TE_TCP_LOCAL_CONGESTION_CONTROL, "reno"; "" = leave alone. For connections
+                                           within one host */
+    uint64_t io_threads;                /* TE_IO_THREADS, 0 = automatic */
+    uint64_t spin_us; /* TE_SPIN_US, 50: how long an I/O thread polls after activity before it sleeps */
+};
+
+/* Reads all sources. Malformed values are warned about (once per process and value) and replaced as the message says;
+ * unknown MC_* and TE_* names likewise. Never fails but for memory; a settings file that cannot be read is
+ * TE_INVALID_ARGUMENT with line and column. */
+te_status te_settings_load(struct te_settings *settings);
+void te_settings_clear(struct te_settings *settings);
+
+enum te_setting_type {
+    TE_SETTING_PRESENCE,
+    TE_SETTING_BOOLEAN,
+    TE_SETTING_INTEGER,
+    TE_SETTING_TEXT,
+    TE_SETTING_CHOICE,
+    TE_SETTING_WITHOUT_MEANING
+};
+
+/* One row of the table, for tools and documentation. */
+struct te_setting_row {
+    const char *name;
+    const char *alias; /* or NULL */
+    enum te_setting_type type;
+    const char *default_text;
+    const char *range; /* for people */
+    const char *help;  /* for TE_SETTING_WITHOUT_MEANING: why */
+};
+const struct te_setting_row *te_settings_rows(size_t *count);
+/* The value as text (g_malloc'ed) and where it came from ("default", "file", "environment"). */
+char *te_settings_value(const struct te_settings *settings, size_t row, const char **source);
+
+#endif
