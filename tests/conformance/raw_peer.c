@@ -73,9 +73,10 @@ static bool await_release(struct peer *peer)
     return !stopping;
 }
 
+/* *port 0: any free one. */
 static int listen_at(const char *host, int *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
     socklen_t size = sizeof(address);
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(descriptor >= 0);
@@ -204,8 +205,8 @@ static bool is_gone(int descriptor)
 static bool serve_write(struct peer *peer, int descriptor, struct raw_request_seen *request,
                         enum raw_behaviour behaviour)
 {
-    uint64_t first = behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_STALL_HALF_WAY ? request->length / 2
-                                                                                        : request->length;
+    uint64_t first =
+        behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_STALL_HALF_WAY ? request->length / 2 : request->length;
     if (!take_body(peer, descriptor, request, first, behaviour == RAW_TRICKLE))
         return false;
     if (behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_LOSE_ACKNOWLEDGEMENT)
@@ -213,8 +214,8 @@ static bool serve_write(struct peer *peer, int descriptor, struct raw_request_se
     if (behaviour == RAW_STALL_HALF_WAY || behaviour == RAW_STALL_BEFORE_STATUS) {
         if (!await_release(peer))
             return false;
-        request->refused_rest = !take_body(peer, descriptor, request, request->length - first, false) ||
-                                is_gone(descriptor);
+        request->refused_rest =
+            !take_body(peer, descriptor, request, request->length - first, false) || is_gone(descriptor);
         if (request->refused_rest)
             return false;
     }
@@ -236,8 +237,8 @@ static bool serve_read(struct peer *peer, int descriptor, struct raw_request_see
     }
     if ((request->opcode & 0x80) && !send_status(descriptor, RAW_STATUS_OK))
         return false;
-    uint64_t first = behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_STALL_HALF_WAY ? request->length / 2
-                                                                                        : request->length;
+    uint64_t first =
+        behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_STALL_HALF_WAY ? request->length / 2 : request->length;
     if (!give_body(peer, descriptor, request, 0, first, behaviour == RAW_TRICKLE) || behaviour == RAW_CLOSE_HALF_WAY)
         return false;
     if (behaviour == RAW_STALL_HALF_WAY) {
@@ -309,10 +310,11 @@ static void *serve_data(void *argument)
 
 static void answer(struct peer *peer, int descriptor, uint8_t type, enum raw_control_behaviour behaviour)
 {
-    static const char *const replies[TYPES] = {
-        "{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"payload\":\"\",\"peer_nic_path\":\"\",\"qp_num\":[],"
-        "\"reply_msg\":\"\"}\n",
-        NULL, "{\"name\":\"\",\"notify_msg\":\"success\"}\n", "{\"status\":\"success\"}\n"};
+    static const char *const replies[TYPES] = {"{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\","
+                                               "\"payload\":\"\",\"peer_nic_path\":\"\",\"qp_num\":[],"
+                                               "\"reply_msg\":\"\"}\n",
+                                               NULL, "{\"name\":\"\",\"notify_msg\":\"success\"}\n",
+                                               "{\"status\":\"success\"}\n"};
     uint64_t oversized = 2 * MIB;
     pthread_mutex_lock(&peer->lock);
     char *text = strdup(type == RAW_METADATA ? peer->descriptor : replies[type % TYPES]);
@@ -402,7 +404,7 @@ char *raw_descriptor(const struct raw_peer *peer, const char *name, const char *
     return text;
 }
 
-struct raw_peer *raw_peer_start_at(const char *host)
+struct raw_peer *raw_peer_start_on(const char *host, int control_port, int data_port)
 {
     size_t place = 0;
     while (place < MAXIMUM_PEERS && peers[place])
@@ -419,6 +421,8 @@ struct raw_peer *raw_peer_start_at(const char *host)
     pthread_mutex_init(&peer->lock, NULL);
     pthread_cond_init(&peer->changed, NULL);
     snprintf(peer->host, sizeof(peer->host), "%s", host);
+    peer->shown.control_port = control_port;
+    peer->shown.data_port = data_port;
     peer->control_listener = listen_at(host, &peer->shown.control_port);
     peer->data_listener = listen_at(host, &peer->shown.data_port);
     snprintf(peer->shown.name, sizeof(peer->shown.name), "%.100s:%d", host, peer->shown.control_port);
@@ -427,6 +431,11 @@ struct raw_peer *raw_peer_start_at(const char *host)
     assert_int_equal(pthread_create(&peer->control_thread, NULL, accept_control, peer), 0);
     assert_int_equal(pthread_create(&peer->data_thread, NULL, accept_data, peer), 0);
     return &peer->shown;
+}
+
+struct raw_peer *raw_peer_start_at(const char *host)
+{
+    return raw_peer_start_on(host, 0, 0);
 }
 
 struct raw_peer *raw_peer_start(void)

@@ -53,6 +53,8 @@ struct raw_peer {
 struct raw_peer *raw_peer_start(void);
 /* host: where it listens ("127.0.0.2"), and the host part of its own name unless raw_peer_publish() changes it. */
 struct raw_peer *raw_peer_start_at(const char *host);
+/* On ports that a peer at another host has: the other half of a machine with several addresses. */
+struct raw_peer *raw_peer_start_on(const char *host, int control_port, int data_port);
 void raw_peer_stop(struct raw_peer *peer);
 void raw_peers_stop_all(void);
 

@@ -125,7 +125,7 @@ int test_end(void **state)
     return 0;
 }
 
-int run_tests(const struct CMUnitTest *tests, size_t count, int argc, char **argv)
+int run_program(const struct CMUnitTest *tests, size_t count, int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
@@ -357,6 +357,28 @@ notify_msg_t *await_notifications(transfer_engine_t engine, int count)
             poll_pause(round);
     }
     return all;
+}
+
+void assert_transfers(transfer_engine_t from, transfer_engine_t to, const char *opened_as)
+{
+    enum { SIZE = 100000 };
+    uint8_t *source = memory_new(SIZE);
+    uint8_t *back = memory_new(SIZE);
+    uint8_t *remote = memory_new_registered(to, SIZE);
+    segment_id_t segment = engine_open(from, opened_as);
+    pattern_fill(source, SIZE, 7);
+    assert_int_equal(transfer(from, WRITE, source, segment, (uintptr_t)remote, SIZE), COMPLETED);
+    assert_pattern(remote, SIZE, 7);
+    assert_int_equal(transfer(from, READ, back, segment, (uintptr_t)remote, SIZE), COMPLETED);
+    assert_pattern(back, SIZE, 7);
+    assert_int_equal(unregisterLocalMemory(to, remote), 0);
+}
+
+void assert_works(transfer_engine_t engine)
+{
+    char name[NAME_SIZE];
+    engine_name(engine, name);
+    assert_transfers(engine_new(), engine, name);
 }
 
 /* ---- this process ---- */

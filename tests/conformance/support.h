@@ -33,14 +33,14 @@ enum { KIB = 1024, MIB = 1024 * 1024, NAME_SIZE = 128 };
 /* A row of a program's table of tests. */
 #define TEST(function)                                                                                                 \
     {                                                                                                                  \
-        #function, function, test_begin, test_end, (void *)#function                                                                \
+#function, function, test_begin, test_end, (void *)#function                                                   \
     }
 int test_begin(void **state);
 int test_end(void **state);
 
 /* Runs the tests, or those whose names match the first argument (a cmocka filter with * and ?). */
-#define RUN_TESTS(tests, argc, argv) run_tests(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
-int run_tests(const struct CMUnitTest *tests, size_t count, int argc, char **argv);
+#define RUN_TESTS(tests, argc, argv) run_program(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
+int run_program(const struct CMUnitTest *tests, size_t count, int argc, char **argv);
 
 /* Gives the running test this many seconds from now (more under a sanitizer). The default is 30. */
 void watchdog(unsigned seconds);
@@ -76,7 +76,7 @@ void pattern_fill(void *memory, size_t size, uint64_t seed);
 size_t pattern_mismatch(const void *memory, size_t size, uint64_t seed);
 size_t byte_mismatch(const void *memory, size_t size, uint8_t byte);
 #define assert_pattern(memory, size, seed) assert_int_equal(pattern_mismatch(memory, size, seed), size)
-#define assert_bytes(memory, size, byte) assert_int_equal(byte_mismatch(memory, size, byte), size)
+#define assert_bytes(memory, size, byte)   assert_int_equal(byte_mismatch(memory, size, byte), size)
 
 /* ---- transfers ---- */
 
@@ -104,6 +104,11 @@ void poll_pause(unsigned round);
 /* Takes notifications until there are count of them (the watchdog ends it); they come in a malloc'ed array that
  * freeNotifsMsgBuf() takes. */
 notify_msg_t *await_notifications(transfer_engine_t engine, int count);
+
+/* Moves a pattern from one engine to the other, opened under the given name, and back. */
+void assert_transfers(transfer_engine_t from, transfer_engine_t to, const char *opened_as);
+/* The engine serves a new one. */
+void assert_works(transfer_engine_t engine);
 
 /* ---- this process ---- */
 

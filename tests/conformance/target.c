@@ -222,7 +222,7 @@ void targets_kill_all(void)
 
 /* ---- memory ---- */
 
-struct shared_memory target_map(struct target *target, size_t size)
+struct shared_memory target_map_repeated(struct target *target, size_t size, size_t times)
 {
     struct shared_memory memory = {.size = size};
     memory.descriptor = memfd_create("test", MFD_CLOEXEC);
@@ -237,10 +237,15 @@ struct shared_memory target_map(struct target *target, size_t size)
     shared_count++;
 
     char line[NAME_SIZE];
-    snprintf(line, sizeof(line), "map /proc/%d/fd/%d %zu", (int)getpid(), memory.descriptor, size);
+    snprintf(line, sizeof(line), "map /proc/%d/fd/%d %zu %zu", (int)getpid(), memory.descriptor, size, times);
     memory.there = (uint64_t)command_number(target, line);
     assert_true(memory.there != 0);
     return memory;
+}
+
+struct shared_memory target_map(struct target *target, size_t size)
+{
+    return target_map_repeated(target, size, 1);
 }
 
 struct shared_memory target_memory(struct target *target, size_t size)
@@ -310,4 +315,63 @@ int target_notify(struct target *target, const char *name, const char *sender, c
     char line[4096];
     snprintf(line, sizeof(line), "notify %s %s %s", name, sender, message);
     return (int)command_number(target, line);
+}
+
+void target_limit_descriptors(struct target *target, int more)
+{
+    char line[NAME_SIZE];
+    snprintf(line, sizeof(line), "limit %d", more);
+    assert_int_equal(command_number(target, line), 0);
+}
+
+size_t target_resident_bytes(struct target *target)
+{
+    return (size_t)command_number(target, "resident") * KIB;
+}
+
+/* ---- pairs ---- */
+
+static struct pair pair_with(struct target *target, size_t size)
+{
+    struct pair pair = {.target = target, .size = size};
+    pair.engine = engine_new();
+    pair.local = memory_new(size);
+    pair.remote = target_memory(target, size);
+    pair.segment = engine_open(pair.engine, target->name);
+    return pair;
+}
+
+struct pair pair_new(size_t size)
+{
+    return pair_with(target_start(), size);
+}
+
+struct pair pair_new_restartable(size_t size)
+{
+    return pair_with(target_start_restartable(), size);
+}
+
+int pair_transfer(struct pair *pair, int opcode, size_t length)
+{
+    return transfer(pair->engine, opcode, pair->local, pair->segment, pair->remote.there, length);
+}
+
+batch_id_t pair_submit(struct pair *pair, int opcode, size_t length)
+{
+    return submit_one(pair->engine, opcode, pair->local, pair->segment, pair->remote.there, length);
+}
+
+void pair_settle(struct pair *pair)
+{
+    enum { SIZE = 256 * KIB, ROUNDS = 4 };
+    struct shared_memory marker = target_memory(pair->target, SIZE);
+    transfer_engine_t engine = engine_new();
+    uint8_t *source = memory_new(SIZE);
+    segment_id_t segment = engine_open(engine, pair->target->name);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        pattern_fill(source, SIZE, round);
+        assert_int_equal(transfer(engine, WRITE, source, segment, marker.there, SIZE), COMPLETED);
+        assert_pattern(marker.here, SIZE, round);
+    }
+    engine_delete(engine);
 }

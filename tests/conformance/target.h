@@ -38,6 +38,8 @@ struct target *target_start_restartable(void);
  * one. */
 struct shared_memory target_map(struct target *target, size_t size);
 struct shared_memory target_memory(struct target *target, size_t size);
+/* In the target, the same size bytes times times in a row; here once. */
+struct shared_memory target_map_repeated(struct target *target, size_t size, size_t times);
 /* The results of the target's calls. */
 int target_register(struct target *target, uint64_t address, size_t length, int remote_accessible);
 int target_unregister(struct target *target, uint64_t address);
@@ -64,8 +66,31 @@ void target_submit(struct target *target, const char *name, int opcode, uint64_t
                    size_t length);
 int target_notify(struct target *target, const char *name, const char *sender, const char *message);
 
+/* Leaves the target so many free descriptors; negative: as before. */
+void target_limit_descriptors(struct target *target, int more);
+size_t target_resident_bytes(struct target *target);
+
 /* Sends a line and returns the reply in a buffer that the next command overwrites. */
 const char *target_command(struct target *target, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* An engine here, a target there, memory of one size on both sides; the target's is registered and its segment open. */
+struct pair {
+    transfer_engine_t engine;
+    struct target *target;
+    segment_id_t segment;
+    uint8_t *local;
+    struct shared_memory remote;
+    size_t size;
+};
+struct pair pair_new(size_t size);
+/* The same with a target that can be restarted. */
+struct pair pair_new_restartable(size_t size);
+/* transfer() of length bytes from the start of both memories. */
+int pair_transfer(struct pair *pair, int opcode, size_t length);
+batch_id_t pair_submit(struct pair *pair, int opcode, size_t length);
+/* Requests on memory of its own to the same target through an engine of its own, one after another: when it returns,
+ * the target has had several turns after whatever lay before it when it was called. */
+void pair_settle(struct pair *pair);
 
 /* Async-signal-safe. */
 void targets_kill_all(void);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,12 +74,20 @@ static unsigned long long map(const char *line)
 {
     char path[128];
     size_t size;
-    if (sscanf(line, "map %127s %zu", path, &size) != 2)
+    size_t times;
+    if (sscanf(line, "map %127s %zu %zu", path, &size, &times) != 3)
         return 0;
     int descriptor = open(path, O_RDWR | O_CLOEXEC);
     if (descriptor < 0)
         return 0;
-    void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    char *start = mmap(NULL, size * times, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED)
+        times = 0;
+    for (size_t index = 0; index < times; index++) {
+        void *place = start + index * size;
+        if (mmap(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) != place)
+            start = MAP_FAILED;
+    }
     close(descriptor);
     return start == MAP_FAILED ? 0 : (unsigned long long)(uintptr_t)start;
 }
@@ -163,6 +172,38 @@ static int notify(char *line)
     return genNotifyInEngine(engine, (uint64_t)segment, text);
 }
 
+/* Leaves room for so many more descriptors; negative: lifts the limit again. */
+static int limit_descriptors(const char *line)
+{
+    static struct rlimit before;
+    int more;
+    if (sscanf(line, "limit %d", &more) != 1)
+        return -9999;
+    if (before.rlim_cur == 0)
+        getrlimit(RLIMIT_NOFILE, &before);
+    struct rlimit limit = before;
+    if (more >= 0) {
+        int next = dup(STDIN_FILENO); /* the lowest free number */
+        close(next);
+        limit.rlim_cur = (rlim_t)(next + more);
+    }
+    return setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Kilobytes of resident memory. */
+static long resident(void)
+{
+    unsigned long total = 0;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%lu %lu", &total, &pages) != 2)
+        pages = 0;
+    fclose(file);
+    return (long)(pages * (unsigned long)sysconf(_SC_PAGESIZE) / 1024);
+}
+
 static bool starts(const char *line, const char *word)
 {
     size_t length = strlen(word);
@@ -190,6 +231,12 @@ static bool obey(char *line)
         printf("%d\n", submit(line, &batch));
     else if (starts(line, "notify"))
         printf("%d\n", notify(line));
+    else if (starts(line, "limit"))
+        printf("%d\n", limit_descriptors(line));
+    else if (starts(line, "resident"))
+        printf("%ld\n", resident());
+    else if (starts(line, "graceful"))
+        enableGracefulShutdown(engine), puts("0");
     else if (starts(line, "destroy"))
         destroy(), puts("0");
     else
