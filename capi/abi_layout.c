@@ -1,0 +1,52 @@
+/* The layouts that programs are compiled against (classic specification 1.1), held by the compiler. Produces no code.
+ */
+#include <assert.h>
+#include <stddef.h>
+
+#include "transfer_engine_c.h"
+
+#define TE_LAYOUT(type, member, at, size_of_member)                                                                    \
+    static_assert(offsetof(type, member) == (at) && sizeof(((type *)0)->member) == (size_of_member), #type "." #member)
+
+static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(int) == 4, "LP64");
+
+static_assert(sizeof(struct transfer_request) == 40 && _Alignof(struct transfer_request) == 8, "transfer_request");
+TE_LAYOUT(struct transfer_request, opcode, 0, 4);
+TE_LAYOUT(struct transfer_request, source, 8, 8);
+TE_LAYOUT(struct transfer_request, target_id, 16, 4);
+TE_LAYOUT(struct transfer_request, target_offset, 24, 8);
+TE_LAYOUT(struct transfer_request, length, 32, 8);
+
+static_assert(sizeof(struct notify_msg) == 16, "notify_msg");
+TE_LAYOUT(struct notify_msg, name, 0, 8);
+TE_LAYOUT(struct notify_msg, msg, 8, 8);
+
+static_assert(sizeof(struct transfer_status) == 16, "transfer_status");
+TE_LAYOUT(struct transfer_status, status, 0, 4);
+TE_LAYOUT(struct transfer_status, transferred_bytes, 8, 8);
+
+static_assert(sizeof(struct buffer_entry) == 16, "buffer_entry");
+TE_LAYOUT(struct buffer_entry, addr, 0, 8);
+TE_LAYOUT(struct buffer_entry, length, 8, 8);
+
+static_assert(sizeof(struct nic_load_stat) == 80, "nic_load_stat");
+TE_LAYOUT(struct nic_load_stat, device_name, 0, 64);
+TE_LAYOUT(struct nic_load_stat, inflight_bytes, 64, 8);
+TE_LAYOUT(struct nic_load_stat, ewma_bandwidth_bps, 72, 8);
+
+static_assert(sizeof(struct segment_desc) == 48, "segment_desc");
+TE_LAYOUT(struct segment_desc, type, 0, 4);
+TE_LAYOUT(struct segment_desc, desc_, 8, 40);
+TE_LAYOUT(struct segment_desc, desc_.rdma.addr, 8, 8);
+TE_LAYOUT(struct segment_desc, desc_.rdma.size, 16, 8);
+TE_LAYOUT(struct segment_desc, desc_.rdma.location, 24, 8);
+TE_LAYOUT(struct segment_desc, desc_.nvmeof.file_path, 8, 8);
+TE_LAYOUT(struct segment_desc, desc_.nvmeof.port, 40, 8);
+
+static_assert(LOCAL_SEGMENT == 0 && INVALID_BATCH == ~UINT64_C(0), "special ids");
+static_assert((segment_id_t)-1 < 0 && (segment_handle_t)-1 < 0 && sizeof(segment_id_t) == 4, "segment ids are signed");
+static_assert(sizeof(batch_id_t) == 8 && (batch_id_t)-1 > 0, "batch ids are unsigned");
+static_assert(OPCODE_READ == 0 && OPCODE_WRITE == 1, "opcodes");
+static_assert(STATUS_WAITING == 0 && STATUS_PENDING == 1 && STATUS_INVALID == 2 && STATUS_CANCELED == 3 &&
+                  STATUS_COMPLETED == 4 && STATUS_TIMEOUT == 5 && STATUS_FAILED == 6,
+              "states");
