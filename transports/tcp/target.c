@@ -1,12 +1,13 @@
 /*
  * The serving half (classic specification 4.2 to 4.4).
  *
- * A connection carries requests one after another; they are answered in order. Bodies go between socket and registered memory
- * without a copy in between; only the kernel touches the memory, so that an unmapped page is an error and not a signal. Every piece
- * is checked against the registry again, inside an epoch that unregistration waits for.
+ * A connection carries requests one after another; they are answered in order. Bodies go between socket and registered
+ * memory without a copy in between; only the kernel touches the memory, so that an unmapped page is an error and not a
+ * signal. Every piece is checked against the registry again, inside an epoch that unregistration waits for.
  *
- * A peer that resets its connection has given its writes up. What it had sent before may still lie in the socket when this process
- * was stopped for a while, so a jump of the clock makes us ask for the state of the connection before the next piece is taken.
+ * A peer that resets its connection has given its writes up. What it had sent before may still lie in the socket when
+ * this process was stopped for a while, so a jump of the clock makes us ask for the state of the connection before the
+ * next piece is taken.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory_registry.h"
+#include "transports/tcp/socket_state.h"
 #include "transports/tcp/tcp_private.h"
 
 enum {
@@ -28,6 +30,7 @@ enum {
     ANSWERS_MAX = 256,    /* answers waiting to be sent; more requests are not read until there is room */
     ANSWERS_KEPT = 8,     /* capacity that an idle connection keeps */
     LISTEN_BACKLOG = 1024,
+    DISCARDS_PER_TURN = 16,
     SWEEP_SECONDS = 5,
     PARTIAL_REQUEST_SECONDS = 30, /* how long the rest of a request header may take */
     STALLED_BODY_SECONDS = 120,   /* how long a body or an answer may make no progress */
@@ -144,8 +147,8 @@ static void answer_pop(struct connection *connection)
     }
 }
 
-/* Refuses the current request: the answers so far and a rejection go out, then the peer is expected to close. Version 1 has no
- * rejection: the connection then just ends. */
+/* Refuses the current request: the answers so far and a rejection go out, then the peer is expected to close. Version 1
+ * has no rejection: the connection then just ends. */
 static void refuse(struct connection *connection, bool version_2)
 {
     if (version_2)
@@ -294,8 +297,8 @@ static void take_request(struct connection *connection, const uint8_t *bytes)
     }
 }
 
-/* Bytes of a body that came along with headers: stored by the kernel through a pipe, because only the kernel may find out whether
- * the memory is there. Rare: a peer that starts to write after it has been reading. */
+/* Bytes of a body that came along with headers: stored by the kernel through a pipe, because only the kernel may find
+ * out whether the memory is there. Rare: a peer that starts to write after it has been reading. */
 static bool store_bytes(struct connection *connection, const uint8_t *bytes, size_t size)
 {
     struct te_registry_reader *reader = connection->loop->reader;
@@ -355,16 +358,11 @@ static void take_input(struct connection *connection)
 /* Whether the peer has reset the connection while we may have been stopped. */
 static bool was_reset(struct connection *connection)
 {
-    struct tcp_info information;
-    socklen_t length = sizeof(information);
     int64_t now_ns = te_now_ns();
     int64_t gap_ns = now_ns - connection->checked_ns;
 
     connection->checked_ns = now_ns;
-    if (gap_ns < STOPPED_NS)
-        return false;
-    return getsockopt(connection->watch.descriptor, IPPROTO_TCP, TCP_INFO, &information, &length) != 0 ||
-           information.tcpi_state == TCP_CLOSE;
+    return gap_ns >= STOPPED_NS && socket_is_closed(connection->watch.descriptor);
 }
 
 enum receive { RECEIVE_MORE, RECEIVE_EMPTY, RECEIVE_FAILED };
@@ -388,8 +386,8 @@ static enum receive receive_some(struct connection *connection, uint64_t *moved)
     if (body > 0) {
         parts[message.msg_iovlen].iov_base = (void *)(uintptr_t)connection->body_address;
         parts[message.msg_iovlen++].iov_len = body;
-        inside = te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) !=
-                 NULL;
+        inside =
+            te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) != NULL;
     }
     if (room > 0) {
         parts[message.msg_iovlen].iov_base = connection->input + connection->input_end;
@@ -433,14 +431,15 @@ static bool drain(struct connection *connection)
         connection->shut_down = true;
         shutdown(connection->watch.descriptor, SHUT_WR);
     }
-    for (;;) {
+    for (int i = 0; i < DISCARDS_PER_TURN; i++) {
         /* With MSG_TRUNC, TCP discards without copying. */
         ssize_t received = recv(connection->watch.descriptor, NULL, TURN_BYTES, MSG_DONTWAIT | MSG_TRUNC);
 
-        if (received > 0 || (received < 0 && errno == EINTR))
-            continue;
-        return received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+        if (received == 0 || (received < 0 && errno != EINTR))
+            return received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     }
+    te_reactor_again(connection->loop->reactor, &connection->watch);
+    return true;
 }
 
 /* Does what can be done now. False: the connection is to be closed. */

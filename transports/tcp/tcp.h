@@ -1,4 +1,5 @@
-/* The TCP transport: the classic data protocol, versions 1 and 2, as initiator and as target (classic specification 4). */
+/* The TCP transport: the classic data protocol, versions 1 and 2, as initiator and as target (classic specification 4).
+ */
 #ifndef TE_TRANSPORTS_TCP_TCP_H
 #define TE_TRANSPORTS_TCP_TCP_H
 

@@ -10,9 +10,9 @@
  *   lane_receive.c  status frames and bodies in
  *   patrol.c        looks after lanes that no calling thread drives
  *
- * A lane is driven by whichever thread needs it: the one that submits, one that polls or waits, or the reactor. Whoever wants to
- * touch it becomes its owner by an atomic flag, or leaves a note (inbox, attention) that the present owner reads before it lets go.
- * No thread ever waits for a lane.
+ * A lane is driven by whichever thread needs it: the one that submits, one that polls or waits, or the reactor. Whoever
+ * wants to touch it becomes its owner by an atomic flag, or leaves a note (inbox, attention) that the present owner
+ * reads before it lets go. No thread ever waits for a lane.
  */
 #ifndef TE_TRANSPORTS_TCP_TCP_PRIVATE_H
 #define TE_TRANSPORTS_TCP_TCP_PRIVATE_H
@@ -33,8 +33,8 @@ enum {
     WINDOW_REQUESTS = 256, /* requests on the wire per lane */
     VECTOR_MAX = 64,       /* parts of one sendmsg or recvmsg */
 };
-#define WINDOW_BYTES (UINT64_C(16) << 20)       /* bodies on the wire per lane; one larger body is let through alone */
-#define DISCARD_LIMIT_BYTES (UINT64_C(8) << 20) /* a given-up read with more to come costs the connection instead */
+#define WINDOW_BYTES        (UINT64_C(16) << 20) /* bodies on the wire per lane; one larger body is let through alone */
+#define DISCARD_LIMIT_BYTES (UINT64_C(8) << 20)  /* a given-up read with more to come costs the connection instead */
 
 /* Everything that creation reads from the settings. */
 struct tcp_options {
@@ -62,11 +62,13 @@ struct te_transport {
     _Atomic unsigned next_patrol;
     GMutex endpoints_lock;
     GHashTable *endpoints;    /* key text -> struct te_endpoint, in use or draining */
-    GPtrArray *all_endpoints; /* every one ever made; freed with the transport, since stale drivers may still point to their lanes */
+    GPtrArray *all_endpoints; /* every one ever made; freed with the transport, since stale drivers may still point to
+                                 their lanes */
     GQueue free_endpoints;
 };
 
-/* Requests on the wire, in order. slice is NULL once nobody waits for the answer any more: its bytes are then thrown away. */
+/* Requests on the wire, in order. slice is NULL once nobody waits for the answer any more: its bytes are then thrown
+ * away. */
 struct request {
     struct te_slice *slice;
     uint64_t local_address, remote_address, length;
@@ -104,31 +106,32 @@ struct lane {
     _Atomic(struct te_slice *) inbox;   /* latest first */
     _Atomic uint64_t outstanding_bytes; /* of all slices it holds, inbox included */
     _Atomic uint32_t outstanding;
-    _Atomic bool refuses;               /* being fenced: new slices go elsewhere */
-    _Atomic bool open;                  /* connected and not being fenced */
+    _Atomic bool refuses; /* being fenced: new slices go elsewhere */
+    _Atomic bool open;    /* connected and not being fenced */
     _Atomic bool patrolled;
-    _Atomic bool sleeper;               /* a calling thread sleeps on the socket */
-    _Atomic int64_t driven_ns;          /* when somebody last looked */
-    _Atomic int64_t empty_ns;           /* when somebody last looked and found nothing; 0 = found something */
-    _Atomic unsigned empty_looks;       /* in a row */
+    _Atomic bool sleeper;         /* a calling thread sleeps on the socket */
+    _Atomic int64_t driven_ns;    /* when somebody last looked */
+    _Atomic int64_t empty_ns;     /* when somebody last looked and found nothing; 0 = found something */
+    _Atomic unsigned empty_looks; /* in a row */
 
     /* The rest belongs to the owner. */
     enum lane_state state;
     int protocol_version;
-    bool watched;      /* the reactor is told of input and output, not only of the end */
+    bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
-    unsigned stolen;   /* times in a row that the reactor came too late */
+    unsigned stolen; /* times in a row that the reactor came too late */
     struct slice_queue waiting[TE_PRIORITY_COUNT];
     unsigned waiting_count;
-    unsigned turn;     /* for the weights of the priorities */
+    unsigned turn;            /* for the weights of the priorities */
     struct request *requests; /* ring; capacity a power of two */
     unsigned request_capacity, request_first, request_count;
-    unsigned send_index;     /* how many requests of the ring are sent whole */
-    uint64_t send_offset;    /* into the next one */
-    uint64_t receive_offset; /* into the answer to the first one */
-    uint64_t wire_bytes;     /* bodies of the requests in the ring */
-    uint64_t sent_bytes;     /* on this connection */
-    uint64_t acknowledged_base;
+    unsigned send_index;        /* how many requests of the ring are sent whole */
+    uint64_t send_offset;       /* into the next one */
+    uint64_t receive_offset;    /* into the answer to the first one */
+    uint64_t wire_bytes;        /* bodies of the requests in the ring */
+    uint64_t sent_bytes;        /* on this connection */
+    uint64_t acknowledged_base; /* what the kernel counts as acknowledged on a fresh connection */
+    uint64_t acknowledged_seen;
     uint8_t status[TE_TCP_STATUS_BYTES];
     int64_t progress_ns, connect_due_ns, fence_due_ns, earliest_deadline_ns;
 };
@@ -161,8 +164,9 @@ void endpoint_close(struct te_endpoint *endpoint);
 bool endpoint_matches(const struct te_endpoint *endpoint, const struct te_segment_descriptor *descriptor,
                       const char *resolved_host);
 void endpoint_submit(struct te_endpoint *endpoint, struct te_slice *slices);
-/* As submit, for slices that leave a lane: to another one if there is one that takes them. */
-void endpoint_replace(struct te_endpoint *endpoint, struct te_slice *slices, const struct lane *except);
+/* As submit, but to lanes that are not being fenced only. False, and nothing done, if there is none and no room for
+ * one. */
+bool endpoint_replace(struct te_endpoint *endpoint, struct te_slice *slices);
 /* After a rejection one request at a time, until requests succeed again. */
 void endpoint_narrow(struct te_endpoint *endpoint);
 void endpoint_widen(struct te_endpoint *endpoint);
@@ -192,6 +196,10 @@ void lane_push_request(struct lane *lane, struct te_slice *slice);
 /* Takes the first request off the ring; its slice, if it has one, is the caller's to end. */
 struct request lane_pop_request(struct lane *lane);
 struct te_slice *lane_pop_waiting(struct lane *lane);
+/* Back to where it came from, as the first. */
+void lane_unpop_waiting(struct lane *lane, struct te_slice *slice);
+/* Takes the last request, of which no byte has been sent, back to the waiting ones. */
+void lane_recall_request(struct lane *lane);
 /* The lane holds the slice no longer. */
 void lane_account_leaving(struct lane *lane, const struct te_slice *slice);
 void lane_finish(struct lane *lane, struct te_slice *slice, enum te_slice_result result, uint64_t bytes);
@@ -203,12 +211,12 @@ void lane_close_socket(struct lane *lane, bool rudely);
 void lane_broken(struct lane *lane, int error);
 /* The peer refused the first request and takes no other one on this connection. */
 void lane_rejected(struct lane *lane, uint32_t code);
-/* Sends no more; ends when the peer closes or after the fence time-out. The request, which is not sent whole or not answered, will
- * end with result. */
-void lane_fence(struct lane *lane, struct request *request, enum te_slice_result result);
+/* The answer to the first request makes no sense. */
+void lane_garbled(struct lane *lane);
 /* Resets the connection and ends everything the lane holds with result. */
 void lane_give_up(struct lane *lane, enum te_slice_result result);
-/* Gives up the i-th request of the ring. */
+/* Gives up the i-th request of the ring: a read at once, a write when it is certain that nothing of it lands any more.
+ */
 void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_result result);
 void lane_connect_failed(struct lane *lane, int error);
 
