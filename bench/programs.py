@@ -205,11 +205,13 @@ def iperf3(seconds: float, streams: int, congestion: str) -> Figures:
 
 
 def sockperf(seconds: float, size: int, spins: bool) -> Figures:
+    """Two that spin are kept on different cores, as the floor's are: their best."""
     port = free_port()
     mode = ["--nonblocked"] if spins else []
-    with server(["sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", port, *mode]):
+    apart = [["taskset", "-c", str(core)] if spins else [] for core in (0, (os.cpu_count() or 1) - 1)]
+    with server([*apart[1], "sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", port, *mode]):
         wait_for_listener(port)
-        words = ["sockperf", "ping-pong", "--tcp", "-i", "127.0.0.1", "-p", port, "-m", str(size)]
+        words = [*apart[0], "sockperf", "ping-pong", "--tcp", "-i", "127.0.0.1", "-p", port, "-m", str(size)]
         text = run([*words, "-t", str(max(1, round(seconds))), "--full-rtt", *mode], seconds)
     found = {share: re.search(rf"percentile {share}\.?0* *= *([\d.]+)", text) for share in ("50", "99")}
     if not all(found.values()):
