@@ -263,7 +263,8 @@ static void test_integers_take_whole_decimal_numbers_in_their_range(void **state
 /* Each number of the table keeps its default, with a warning, for each malformed form. */
 static void test_no_malformed_number_becomes_another_number(void **state)
 {
-    static const char *const bad[] = {"", "abc", "-2", "1e30", "184467440737095516150", "5x"};
+    /* The first three appear in no other test: a warning is said once per process. */
+    static const char *const bad[] = {"ten", "5x", "-2", "", "1e30", "184467440737095516150"};
     struct te_settings expected;
     size_t count;
     const struct te_setting_row *rows = te_settings_rows(&count);
@@ -287,7 +288,7 @@ static void test_no_malformed_number_becomes_another_number(void **state)
             assert_string_equal(value, wanted);
             g_free(value);
             te_settings_clear(&settings);
-            if (strcmp(rows[row].name, "MC_TCP_LANES_PER_PEER") != 0) /* said by the test before */
+            if (i < 3)
                 expect_in(warnings, rows[row].name);
         }
         g_free(wanted);
