@@ -15,14 +15,14 @@
 
 enum {
     REQUESTS_MIN = 16, /* first capacity of the ring */
-    STOLEN_MAX = 3,    /* wake-ups for nothing until the reactor leaves a lane to the thread that polls it */
-    YIELD_EVERY = 32,  /* fruitless polls in a row until the processor is offered to others */
+    YIELD_EVERY = 4,   /* fruitless polls in a row until the processor is offered to others */
     HIGH_TURNS = 16,   /* of 21 slices taken while all classes wait, so many are of high priority ... */
     MEDIUM_TURNS = 4,  /* ... and so many of medium */
     LOW_TURNS = 1
 };
-#define RING_KEPT_NS   (20 * TE_NS_PER_MS) /* how long a large ring outlives the last request */
-#define EMPTY_PAUSE_NS 400                 /* a lane found empty is not asked again for so long */
+#define RING_KEPT_NS   (20 * TE_NS_PER_MS)         /* how long a large ring outlives the last request */
+#define POLLED_NS      (100 * TE_NS_PER_MS / 1000) /* after a poll, this long, more are expected */
+#define EMPTY_PAUSE_NS 400                         /* a lane found empty is not asked again for so long */
 
 /* Queues */
 
@@ -172,7 +172,6 @@ void lane_set_watched(struct lane *lane, bool watched)
     if (te_reactor_change(patrol_reactor(lane->patrol), &lane->watch,
                           watched ? EPOLLIN | EPOLLOUT | EPOLLRDHUP : EPOLLRDHUP) == TE_OK)
         lane->watched = watched;
-    lane->stolen = 0;
 }
 
 /* Connecting */
@@ -205,7 +204,6 @@ static void lane_connect(struct lane *lane)
     lane->state = LANE_CONNECTING;
     lane->protocol_version = endpoint->protocol_version;
     lane->watched = true;
-    lane->stolen = 0;
     lane->sent_bytes = 0;
     lane->connect_due_ns = te_now_ns() + endpoint->transport->options.connect_ns;
     if ((error != 0 && error != EINPROGRESS) ||
@@ -518,6 +516,7 @@ void lane_poll(void *data)
 
     if (empty_ns != 0 && te_now_ns() - empty_ns < EMPTY_PAUSE_NS)
         return;
+    atomic_store_explicit(&lane->polled_ns, te_now_ns(), memory_order_relaxed);
     if (!lane_own(lane))
         return;
     if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst))) {
@@ -531,25 +530,28 @@ void lane_poll(void *data)
         sched_yield();
 }
 
+/* A thread that polls or sleeps on the lane itself gets there first and must not have to share the processor with the
+ * reactor. */
+static bool is_polled(struct lane *lane)
+{
+    return atomic_load_explicit(&lane->sleeper, memory_order_relaxed) ||
+           te_now_ns() - atomic_load_explicit(&lane->polled_ns, memory_order_relaxed) < POLLED_NS;
+}
+
 static void lane_ready(struct te_watch *watch, uint32_t events)
 {
     struct lane *lane = (struct lane *)watch;
-    bool moved;
+    bool polled = is_polled(lane);
 
-    (void)events;
+    if (events == 0 && polled)
+        return;
     atomic_fetch_or_explicit(&lane->attention, ATTENTION_READY, memory_order_seq_cst);
     if (!lane_own(lane))
         return;
-    te_task_signal_begin();
-    moved = lane_work(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst) | ATTENTION_READY);
-    if (moved) {
-        lane->stolen = 0;
-        te_reactor_hot(patrol_reactor(lane->patrol), watch);
-    } else if (lane->watched && events != 0 && lane->state == LANE_OPEN && ++lane->stolen >= STOLEN_MAX) {
+    if (polled)
         lane_set_watched(lane, false);
-    }
-    lane_work_and_release(lane, ATTENTION_SUBMIT);
-    te_task_signal_end();
+    if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst)) && !polled)
+        te_reactor_hot(patrol_reactor(lane->patrol), watch);
 }
 
 /* Sleeping callers */

@@ -111,6 +111,7 @@ struct lane {
     _Atomic bool patrolled;
     _Atomic bool sleeper;         /* a calling thread sleeps on the socket */
     _Atomic int64_t driven_ns;    /* when somebody last looked */
+    _Atomic int64_t polled_ns;    /* when a calling thread last polled */
     _Atomic int64_t empty_ns;     /* when somebody last looked and found nothing; 0 = found something */
     _Atomic unsigned empty_looks; /* in a row */
 
@@ -119,7 +120,6 @@ struct lane {
     int protocol_version;
     bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
-    unsigned stolen; /* times in a row that the reactor came too late */
     struct slice_queue waiting[TE_PRIORITY_COUNT];
     unsigned waiting_count;
     unsigned turn;            /* for the weights of the priorities */
