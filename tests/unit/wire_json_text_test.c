@@ -220,6 +220,7 @@ static void test_conversion_to_text(void **state)
     assert_text("\"\\ud83d\"", "\xef\xbf\xbd", 3);
     assert_text("\"\\uD8B7\\uDC60\\ud83D\\uDe00\"", "\xf0\xbd\xb1\xa0\xf0\x9f\x98\x80", 8);
     assert_text("\"\\\\ud83d\\\\ude00\"", "\\ud83d\\ude00", 12);
+    assert_text("\"\\\\ud83d\\ude00\"", "\\ud83d\xef\xbf\xbd", 9);
     assert_text("\"\\ud83d\\ud83d\\ude00\"", "\xef\xbf\xbd\xf0\x9f\x98\x80", 7);
     assert_text("5", "5", 1);
     assert_text("-5", "-5", 2);
