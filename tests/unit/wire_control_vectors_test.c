@@ -300,7 +300,7 @@ static void test_foreign_bytes_are_kept(void **state)
 static void check_descriptor_text(const struct vector *vector, void *data)
 {
     const char *recorded = vector_text(vector->root, "text");
-    struct te_segment_descriptor *descriptor;
+    struct te_segment_descriptor *descriptor = NULL;
     GString *text = g_string_new(NULL), *expected = g_string_new(recorded);
 
     vector_assert(vector, recorded && te_descriptor_read(recorded, strlen(recorded), &descriptor) == TE_OK);
