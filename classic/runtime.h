@@ -42,7 +42,6 @@ int te_classic_free_batch_id(struct te_classic *classic, batch_id_t batch);
 int te_classic_sync_segment_cache(struct te_classic *classic);
 int te_classic_get_nic_load_stats(struct te_classic *classic, nic_load_stat_t *stats, size_t *count);
 int te_classic_show_links(struct te_classic *classic, char *buffer, size_t size, int json);
-void te_classic_enable_graceful_shutdown(struct te_classic *classic);
 
 int te_classic_port(struct te_classic *classic);
 int te_classic_probe(struct te_classic *classic, const char *name);
