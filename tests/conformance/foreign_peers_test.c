@@ -37,7 +37,7 @@ static const struct description descriptions[] = {
     {OPENS, HEAD "\"protocol\":\"tcp\",\"tcp_data_host\":\"\"," TAIL "}"},
     {OPENS, "{" BUFFER "[]}"},
     {OPENS, "{\"name\":\"@NAME@\",\"protocol\":\"tcp\"," TAIL "}"},
-    {OPENS, "{" BUFFER "[{\"addr\":18446744073709551615,\"length\":1,\"name\":\"n\"}]}"},
+    {OPENS, "{" BUFFER "[{\"addr\":18446744073709547520,\"length\":1,\"name\":\"n\"}]}"},
     {EITHER, HEAD "\"protocol\":\"tcp\"," TAIL ",}"},
     {EITHER, "\xef\xbb\xbf" HEAD "\"protocol\":\"tcp\"," TAIL "}"},
     {EITHER, HEAD "\"protocol\":\"tcp\",\"tcp_data_port\":0,\"tcp_proto_version\":2}"},

@@ -237,6 +237,8 @@ static bool obey(char *line)
         printf("%ld\n", resident());
     else if (starts(line, "graceful"))
         enableGracefulShutdown(engine), puts("0");
+    else if (starts(line, "leave"))
+        exit(0);
     else if (starts(line, "destroy"))
         destroy(), puts("0");
     else
