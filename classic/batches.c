@@ -1,10 +1,6 @@
 /* Batches: status, waiting, canceling. */
 #include "classic/internal.h"
 
-#include <string.h>
-
-#include "core/log.h"
-
 batch_id_t te_classic_allocate_batch_id(struct te_classic *classic, size_t capacity)
 {
     uint64_t id;
@@ -52,27 +48,18 @@ static int overall_state(const struct te_task_counts *counts)
 int te_classic_batch_status(struct te_classic *classic, batch_id_t batch, te_batch_status_t *status)
 {
     struct te_task_counts counts;
-    size_t size;
-    te_status found;
+    te_status found = te_batch_counts(classic->engine->batches, batch, &counts);
 
-    if (status == NULL || status->struct_size < sizeof(*status))
-        return te_fail(TE_INVALID_ARGUMENT, "no room for the status, or its struct_size is not set");
-    size = status->struct_size;
-    found = te_batch_counts(classic->engine->batches, batch, &counts);
     if (found != TE_OK)
         return found;
-    memset(status, 0, size);
-    *status = (te_batch_status_t){
-        .struct_size = size,
-        .status = overall_state(&counts),
-        .tasks = counts.total,
-        .waiting = counts.waiting,
-        .completed = counts.completed,
-        .failed = counts.failed,
-        .canceled = counts.canceled,
-        .timed_out = counts.timed_out,
-        .transferred_bytes = counts.transferred_bytes,
-    };
+    status->status = overall_state(&counts);
+    status->tasks = counts.total;
+    status->waiting = counts.waiting;
+    status->completed = counts.completed;
+    status->failed = counts.failed;
+    status->canceled = counts.canceled;
+    status->timed_out = counts.timed_out;
+    status->transferred_bytes = counts.transferred_bytes;
     return TE_OK;
 }
 
@@ -99,14 +86,14 @@ int te_classic_wait_task(struct te_classic *classic, batch_id_t batch, size_t ta
 
 int te_classic_event_fd(struct te_classic *classic)
 {
-    return te_batch_event_fd(classic->engine->batches, 0);
+    return te_batch_table_event_fd(classic->engine->batches, 0);
 }
 
 int te_classic_batch_event_fd(struct te_classic *classic, batch_id_t batch)
 {
     if (batch == 0)
         return te_fail(TE_INVALID_ARGUMENT, "no such batch");
-    return te_batch_event_fd(classic->engine->batches, batch);
+    return te_batch_table_event_fd(classic->engine->batches, batch);
 }
 
 static void cancel_in_transports(struct te_task *task, void *data)

@@ -29,7 +29,7 @@ struct group {
 struct groups {
     struct te_classic *classic;
     GPtrArray *all;      /* struct group */
-    GHashTable *by_id;   /* made when there is a second group */
+    GHashTable *by_segment;   /* made when there is a second group */
     struct group *last;  /* that was looked for */
 };
 
@@ -44,11 +44,11 @@ static void group_free(gpointer data)
 static void groups_clear(struct groups *groups)
 {
     g_ptr_array_unref(groups->all);
-    if (groups->by_id != NULL)
-        g_hash_table_unref(groups->by_id);
+    if (groups->by_segment != NULL)
+        g_hash_table_unref(groups->by_segment);
 }
 
-static struct group *group_new(struct groups *groups, struct te_segment *segment, segment_id_t id)
+static struct group *group_new(struct groups *groups, struct te_segment *segment)
 {
     struct group *group = g_new0(struct group, 1);
 
@@ -59,12 +59,11 @@ static struct group *group_new(struct groups *groups, struct te_segment *segment
     if (groups->all->len == 2) {
         struct group *first = g_ptr_array_index(groups->all, 0);
 
-        groups->by_id = g_hash_table_new(NULL, NULL);
-        g_hash_table_insert(groups->by_id, first->segment, first);
+        groups->by_segment = g_hash_table_new(NULL, NULL);
+        g_hash_table_insert(groups->by_segment, first->segment, first);
     }
-    if (groups->by_id != NULL)
-        g_hash_table_insert(groups->by_id, segment, group);
-    (void)id;
+    if (groups->by_segment != NULL)
+        g_hash_table_insert(groups->by_segment, segment, group);
     return group;
 }
 
@@ -78,9 +77,9 @@ static struct group *find_group(struct groups *groups, segment_id_t id)
         return NULL;
     if (group != NULL && group->segment == segment)
         return group;
-    group = groups->by_id != NULL ? g_hash_table_lookup(groups->by_id, segment) : NULL;
+    group = groups->by_segment != NULL ? g_hash_table_lookup(groups->by_segment, segment) : NULL;
     if (group == NULL)
-        group = group_new(groups, segment, id);
+        group = group_new(groups, segment);
     groups->last = group;
     return group;
 }
@@ -266,7 +265,7 @@ static te_status report(te_status status, size_t count)
 int te_classic_submit_transfer(struct te_classic *classic, batch_id_t batch, struct transfer_request *requests,
                                size_t count)
 {
-    struct posting posting = {.priority = TE_PRIORITY_MEDIUM};
+    struct posting posting = {.priority = TE_TASK_PRIORITY_MEDIUM};
 
     return -report(post(classic, batch, requests, count, &posting), count);
 }
@@ -274,7 +273,7 @@ int te_classic_submit_transfer(struct te_classic *classic, batch_id_t batch, str
 int te_classic_submit_transfer_with_notify(struct te_classic *classic, batch_id_t batch,
                                            struct transfer_request *requests, size_t count, notify_msg_t message)
 {
-    struct posting posting = {.priority = TE_PRIORITY_MEDIUM};
+    struct posting posting = {.priority = TE_TASK_PRIORITY_MEDIUM};
     struct te_engine *engine = classic->engine;
     struct te_segment *segment;
     te_status status = TE_INVALID_ARGUMENT;
@@ -295,32 +294,16 @@ int te_classic_submit_transfer_with_notify(struct te_classic *classic, batch_id_
     return -report(status, count);
 }
 
-static bool all_zero(const char *bytes, size_t length)
-{
-    for (size_t i = 0; i < length; i++)
-        if (bytes[i] != 0)
-            return false;
-    return true;
-}
-
-static te_status read_options(const te_submit_options_t *options, struct posting *posting)
+static void read_options(const te_submit_options_t *options, struct posting *posting)
 {
     int64_t now_ns = te_now_ns();
 
-    if (options->struct_size < sizeof(*options) ||
-        !all_zero((const char *)options + sizeof(*options), options->struct_size - sizeof(*options)) ||
-        options->reserved != 0)
-        return te_fail(TE_INVALID_ARGUMENT, "options have a wrong struct_size or unknown fields that are set");
-    if (options->priority < TE_PRIORITY_DEFAULT || options->priority >= TE_PRIORITY_COUNT)
-        return te_fail(TE_INVALID_ARGUMENT, "priority %d is out of range", options->priority);
     if (options->priority != TE_PRIORITY_DEFAULT)
         posting->priority = (enum te_priority)options->priority;
-    if (options->deadline_ns != 0)
-        posting->deadline_ns =
-            options->deadline_ns < (uint64_t)(INT64_MAX - now_ns) ? now_ns + (int64_t)options->deadline_ns : 0;
+    if (options->deadline_ns != 0 && options->deadline_ns < (uint64_t)(INT64_MAX - now_ns))
+        posting->deadline_ns = now_ns + (int64_t)options->deadline_ns;
     if (options->transport_hint != NULL && options->transport_hint[0] != '\0')
         posting->protocol = options->transport_hint;
-    return TE_OK;
 }
 
 static bool is_installed(struct te_classic *classic, const char *protocol)
@@ -336,12 +319,14 @@ static bool is_installed(struct te_classic *classic, const char *protocol)
 int te_classic_submit(struct te_classic *classic, batch_id_t batch, const struct transfer_request *requests,
                       size_t count, const te_submit_options_t *options)
 {
-    struct posting posting = {.priority = TE_PRIORITY_MEDIUM};
-    te_status status = options != NULL ? read_options(options, &posting) : TE_OK;
+    struct posting posting = {.priority = TE_TASK_PRIORITY_MEDIUM};
+    te_status status;
 
-    if (status == TE_OK && posting.protocol != NULL && !is_installed(classic, posting.protocol))
+    if (options != NULL)
+        read_options(options, &posting);
+    if (posting.protocol != NULL && !is_installed(classic, posting.protocol))
         status = te_fail(TE_NOT_SUPPORTED_TRANSPORT, "transport %s is not installed", posting.protocol);
-    if (status == TE_OK)
+    else
         status = post(classic, batch, requests, count, &posting);
     return report(status, count);
 }
