@@ -107,8 +107,7 @@ static void cancel_in_transports(struct te_task *task, void *data)
 
 static te_status cancel(struct te_classic *classic, batch_id_t batch, size_t task)
 {
-    te_status status =
-        te_task_request_cancel(classic->engine->batches, batch, task, cancel_in_transports, classic);
+    te_status status = te_task_request_cancel(classic->engine->batches, batch, task, cancel_in_transports, classic);
 
     if (status == TE_OK)
         classic_end_canceled(classic);

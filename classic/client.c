@@ -139,8 +139,8 @@ static te_status fetch_descriptor(struct te_engine *engine, const char *host, ui
     return TE_OK;
 }
 
-static te_status notify(struct te_engine *engine, const char *host, uint16_t port, const char *name,
-                        size_t name_length, const char *message, size_t message_length, bool *sent)
+static te_status notify(struct te_engine *engine, const char *host, uint16_t port, const char *name, size_t name_length,
+                        const char *message, size_t message_length, bool *sent)
 {
     GString *text = g_string_new(NULL);
     struct call call = {.engine = engine, .type = TE_FRAME_NOTIFY};
@@ -164,8 +164,8 @@ static te_status notify(struct te_engine *engine, const char *host, uint16_t por
     return TE_OK;
 }
 
-static te_status check_notification(struct te_engine *engine, const char *name, size_t name_length,
-                                    const char *message, size_t message_length)
+static te_status check_notification(struct te_engine *engine, const char *name, size_t name_length, const char *message,
+                                    size_t message_length)
 {
     size_t limit = engine->settings.handshake_maximum_length;
     GString *text;

@@ -53,8 +53,8 @@ void classic_open_local(struct te_classic *classic);
 
 /* outcome.c */
 
-/* slice.runtime_data is the view it was sent with (one reference), or NULL if it has not been sent; slice.attempts holds
- * ATTEMPT_LAST and above it the number of the latest fetch when it was first submitted. */
+/* slice.runtime_data is the view it was sent with (one reference), or NULL if it has not been sent; slice.attempts
+ * holds ATTEMPT_LAST and above it the number of the latest fetch when it was first submitted. */
 enum {
     ATTEMPT_LAST = 1 << 0, /* it is not tried again */
     ATTEMPT_BITS = 32 - TE_FETCH_NUMBER_BITS,

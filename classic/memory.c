@@ -23,8 +23,9 @@ static te_status add_regions(struct te_classic *classic, const struct te_region 
 
     if (status == TE_OK)
         return published(classic);
-    te_log_limited(TE_LOG_WARNING, "registration of %zu region(s), the first of %" G_GUINT64_FORMAT " bytes at 0x%"
-                   G_GINT64_MODIFIER "x, is refused: %s",
+    te_log_limited(TE_LOG_WARNING,
+                   "registration of %zu region(s), the first of %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER
+                   "x, is refused: %s",
                    count, regions[0].length, regions[0].address, te_status_message());
     return status;
 }

@@ -35,7 +35,8 @@ notify_msg_t *te_classic_get_notifs_from_engine(struct te_classic *classic, int 
 int te_classic_gen_notify_in_engine(struct te_classic *classic, uint64_t segment_id, notify_msg_t message)
 {
     struct te_engine *engine = classic->engine;
-    struct te_segment *segment = segment_id <= INT32_MAX ? te_segment_find(engine->segments, (int64_t)segment_id) : NULL;
+    struct te_segment *segment =
+        segment_id <= INT32_MAX ? te_segment_find(engine->segments, (int64_t)segment_id) : NULL;
     size_t name_length, text_length;
     te_status status;
 

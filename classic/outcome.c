@@ -83,8 +83,8 @@ static bool leads_elsewhere(const struct te_segment_view *old, const struct te_s
     return !from->installed->ops->endpoint_matches(from->endpoint, fresh->descriptor, fresh->data_host);
 }
 
-/* Decides about a slice that has waited: whether it is to be sent by the fresh view, to which it then refers. If not, it
- * has been ended. slice->stage says how its transport gave it back. */
+/* Decides about a slice that has waited: whether it is to be sent by the fresh view, to which it then refers. If not,
+ * it has been ended. slice->stage says how its transport gave it back. */
 static bool settle(struct te_classic *classic, struct te_slice *slice, te_status fetched, struct te_segment_view *fresh)
 {
     struct te_segment_view *old = slice->runtime_data;

@@ -18,7 +18,7 @@ static const struct te_transport_ops *const transports[] = {&te_tcp_transport_op
 
 /* Names of the classic engine's other transports, so that a refusal can tell "not here" from "no such thing". */
 static const char *const absent_transports[] = {
-    "rdma", "efa",  "cxi",  "ub",      "barex", "nvmeof", "nvlink",  "nvlink_intra", "nccl",
+    "rdma", "efa",  "cxi",  "ub",     "barex", "nvmeof", "nvlink",  "nvlink_intra", "nccl",
     "hip",  "maca", "musa", "ascend", "cxl",   "shm",    "ubshmem", "sunrise_link",
 };
 
@@ -190,8 +190,8 @@ static te_status create_engine(struct te_classic *classic, const char *connectio
     return te_engine_new(&options, &classic->engine);
 }
 
-struct te_classic *te_classic_create(const char *connection, const char *local_name, const char *host, uint64_t rpc_port,
-                                     int auto_discover)
+struct te_classic *te_classic_create(const char *connection, const char *local_name, const char *host,
+                                     uint64_t rpc_port, int auto_discover)
 {
     struct te_classic *classic = g_new0(struct te_classic, 1);
     const struct te_settings *settings;

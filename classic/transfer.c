@@ -28,9 +28,9 @@ struct group {
 
 struct groups {
     struct te_classic *classic;
-    GPtrArray *all;      /* struct group */
-    GHashTable *by_segment;   /* made when there is a second group */
-    struct group *last;  /* that was looked for */
+    GPtrArray *all;         /* struct group */
+    GHashTable *by_segment; /* made when there is a second group */
+    struct group *last;     /* that was looked for */
 };
 
 static void group_free(gpointer data)
@@ -209,7 +209,8 @@ static void send_group(struct te_classic *classic, struct group *group)
 {
     if (group->head == NULL)
         return;
-    if (group->view == NULL || (classic->engine->settings.disable_metadata_cache && !te_segment_is_local(group->segment))) {
+    if (group->view == NULL ||
+        (classic->engine->settings.disable_metadata_cache && !te_segment_is_local(group->segment))) {
         for (struct te_slice *slice = group->head; slice != NULL; slice = slice->next)
             slice->runtime_data = NULL;
         classic_await(classic, group->segment, group->head, group->fetch);

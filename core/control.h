@@ -1,7 +1,7 @@
 /*
  * The port that an engine advertises. A connection is looked at until its dialect is recognised and is then that
- * dialect's. Any number are served side by side in one reactor; a silent or slow one holds up nobody and is closed after
- * a while; what all of them together may keep in memory is bounded.
+ * dialect's. Any number are served side by side in one reactor; a silent or slow one holds up nobody and is closed
+ * after a while; what all of them together may keep in memory is bounded.
  *
  * All functions but te_control_open() and te_control_close(): reactor's thread.
  */

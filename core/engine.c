@@ -26,8 +26,7 @@ static void set_log_level(const char *name)
     static const struct {
         const char *name;
         enum te_log_level level;
-    } levels[] = {
-        {"TRACE", TE_LOG_TRACE}, {"INFO", TE_LOG_INFO}, {"WARNING", TE_LOG_WARNING}, {"ERROR", TE_LOG_ERROR}};
+    } levels[] = {{"TRACE", TE_LOG_TRACE}, {"INFO", TE_LOG_INFO}, {"WARNING", TE_LOG_WARNING}, {"ERROR", TE_LOG_ERROR}};
 
     for (size_t i = 0; name != NULL && i < G_N_ELEMENTS(levels); i++)
         if (strcmp(name, levels[i].name) == 0)

@@ -20,7 +20,8 @@ struct te_exchange {
     int64_t deadline_ns; /* of everything after the connect; monotonic */
 };
 
-/* Connects by connect_deadline_ns. The caller then sets deadline_ns and closes the descriptor. TE_SOCKET, TE_TIMED_OUT. */
+/* Connects by connect_deadline_ns. The caller then sets deadline_ns and closes the descriptor. TE_SOCKET, TE_TIMED_OUT.
+ */
 te_status te_exchange_connect(struct te_exchange *exchange, const struct te_engine *engine,
                               const struct te_address *address, int64_t connect_deadline_ns);
 void te_exchange_close(struct te_exchange *exchange);

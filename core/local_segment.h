@@ -23,8 +23,8 @@ enum { TE_ENGINE_TRANSPORTS = 8 };
 struct te_local_segment *te_local_segment_new(void);
 void te_local_segment_free(struct te_local_segment *local);
 
-/* Adds the part of an installed transport, which the last one gives the protocol. The strings must last. TE_INVALID_ARGUMENT
- * when there are too many. */
+/* Adds the part of an installed transport, which the last one gives the protocol. The strings must last.
+ * TE_INVALID_ARGUMENT when there are too many. */
 te_status te_local_segment_add(struct te_engine *engine, const char *protocol, struct te_transport *transport,
                                void (*describe)(struct te_transport *, struct te_segment_descriptor *));
 /* The transport is about to be destroyed: nothing is published any more. */
@@ -37,8 +37,8 @@ bool te_local_segment_exists(struct te_engine *engine);
  * may reach, in the order of their registration. Any thread. */
 struct te_segment_descriptor *te_local_segment_describe(struct te_engine *engine);
 
-/* The current descriptor in the form of a dialect, one reference for the caller; NULL while there is no transport or when
- * encode, which is called only after a change, returns NULL. */
+/* The current descriptor in the form of a dialect, one reference for the caller; NULL while there is no transport or
+ * when encode, which is called only after a change, returns NULL. */
 GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
                               GBytes *(*encode)(const struct te_segment_descriptor *descriptor));
 

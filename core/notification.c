@@ -188,7 +188,8 @@ void te_notifier_free(struct te_notifier *notifier)
     g_free(notifier);
 }
 
-/* Where the owner of a segment takes control messages, by what it said of itself and by the name it was opened under. */
+/* Where the owner of a segment takes control messages, by what it said of itself and by the name it was opened under.
+ */
 static te_status find_targets(struct te_engine *engine, struct te_segment *segment,
                               const struct te_segment_descriptor *descriptor,
                               struct te_peer_target targets[TE_PEER_TARGETS], size_t *count)
@@ -256,8 +257,8 @@ te_status te_notification_check(struct te_engine *engine, const char *name, size
     return TE_OK;
 }
 
-te_status te_outgoing_new(struct te_notifier *notifier, struct te_segment *segment, const char *name,
-                          const char *text, struct te_outgoing **outgoing_p)
+te_status te_outgoing_new(struct te_notifier *notifier, struct te_segment *segment, const char *name, const char *text,
+                          struct te_outgoing **outgoing_p)
 {
     size_t name_length = strlen(name), text_length = strlen(text);
     struct te_segment_view *view;

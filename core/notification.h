@@ -37,8 +37,8 @@ struct te_notifier *te_notifier_new(struct te_engine *engine);
 /* Forgets what has not been sent. No worker may be sending. */
 void te_notifier_free(struct te_notifier *notifier);
 
-/* Whether a message can be sent, whatever dialect the peer speaks: TE_OK, or TE_INVALID_ARGUMENT when it is too long for
- * one message. Never blocks. */
+/* Whether a message can be sent, whatever dialect the peer speaks: TE_OK, or TE_INVALID_ARGUMENT when it is too long
+ * for one message. Never blocks. */
 te_status te_notification_check(struct te_engine *engine, const char *name, size_t name_length, const char *text,
                                 size_t text_length);
 
@@ -49,8 +49,8 @@ te_status te_notifier_send(struct te_notifier *notifier, struct te_segment *segm
 
 /* Makes a message that te_notifier_post() can send later without failing; copies the texts, which end with NUL. Never
  * blocks. TE_INVALID_ARGUMENT: too long. TE_TOO_MANY_REQUESTS: too many are on their way. TE_MEMORY. */
-te_status te_outgoing_new(struct te_notifier *notifier, struct te_segment *segment, const char *name,
-                          const char *text, struct te_outgoing **outgoing);
+te_status te_outgoing_new(struct te_notifier *notifier, struct te_segment *segment, const char *name, const char *text,
+                          struct te_outgoing **outgoing);
 /* Instead of posting it. */
 void te_outgoing_free(struct te_outgoing *outgoing);
 /* Hands it over to be sent by a worker: exactly once, in order with the others for the same segment. Never blocks. */

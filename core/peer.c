@@ -103,8 +103,7 @@ static te_status make_probe(struct call *call, const struct te_dialect_ops *dial
 te_status te_peer_fetch_descriptor(struct te_engine *engine, const char *host, uint16_t port,
                                    struct te_segment_descriptor **descriptor)
 {
-    struct call call = {
-        .engine = engine, .host = host, .port = port, .make = make_fetch, .descriptor = descriptor};
+    struct call call = {.engine = engine, .host = host, .port = port, .make = make_fetch, .descriptor = descriptor};
 
     return make_call(&call);
 }

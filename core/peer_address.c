@@ -36,7 +36,8 @@ static enum scope scope_of(const struct te_address *address)
     return IN6_IS_ADDR_LOOPBACK(ipv6) ? SCOPE_LOOPBACK : SCOPE_ANYWHERE;
 }
 
-/* The addresses of a host that the peer names, unless they cannot be meant for a peer that was opened at opened_host. */
+/* The addresses of a host that the peer names, unless they cannot be meant for a peer that was opened at opened_host.
+ */
 static size_t resolve_meant(const char *host, uint16_t port, const char *opened_host,
                             struct te_address addresses[ADDRESSES_MAX])
 {

@@ -1,10 +1,10 @@
 /*
  * Which addresses of a peer to use, given what it says of itself and the address under which it was opened.
  *
- * The released wheel follows the peer's own words: data goes to tcp_data_host, or to the host that was opened when there
- * is none; notifications go to the host and port of the descriptor's name. So do we, except where these words cannot be
- * meant for us: an unresolvable name, or a wildcard or loopback address of a peer that was opened elsewhere. Then the
- * address that was opened is used.
+ * The released wheel follows the peer's own words: data goes to tcp_data_host, or to the host that was opened when
+ * there is none; notifications go to the host and port of the descriptor's name. So do we, except where these words
+ * cannot be meant for us: an unresolvable name, or a wildcard or loopback address of a peer that was opened elsewhere.
+ * Then the address that was opened is used.
  */
 #ifndef TE_CORE_PEER_ADDRESS_H
 #define TE_CORE_PEER_ADDRESS_H

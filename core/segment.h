@@ -47,8 +47,8 @@ struct te_segment_hooks {
     /* A view is about to become current: returns its attachment, or NULL. Must not block. */
     void *(*attach)(void *data, const struct te_segment_view *view);
     void (*detach)(void *data, void *attachment);
-    /* Slices that waited for a fetch (a list linked by next) go on: with the present view, which may be NULL and is lent
-     * for the call, and the status of that fetch. In a worker's thread. */
+    /* Slices that waited for a fetch (a list linked by next) go on: with the present view, which may be NULL and is
+     * lent for the call, and the status of that fetch. In a worker's thread. */
     void (*resume)(void *data, struct te_slice *slices, te_status status, struct te_segment_view *view);
 };
 
@@ -65,8 +65,8 @@ struct te_slice *te_segment_table_stop(struct te_segment_table *table);
 void te_segment_table_clear(struct te_segment_table *table);
 
 /* Opens a segment by name (leading slashes are skipped) and counts a user. Asks the owner if nothing is known, or, when
- * fresh, in any case; in the latter, a failure to ask is ignored if something is known. Blocks. TE_INVALID_ARGUMENT: empty
- * name; else what the store says. */
+ * fresh, in any case; in the latter, a failure to ask is ignored if something is known. Blocks. TE_INVALID_ARGUMENT:
+ * empty name; else what the store says. */
 te_status te_segment_open(struct te_segment_table *table, const char *name, bool fresh, int32_t *id);
 /* One user less. Without users the segment stays usable; what is known of it may be dropped and fetched again later. */
 void te_segment_close(struct te_segment_table *table, int32_t id);

@@ -26,7 +26,7 @@ static void location_free(gpointer data)
 {
     struct location *location = data;
 
-    for (int class = 0; class < CLASSES; class++)
+    for (int class = 0; class < CLASSES; class ++)
         g_ptr_array_unref(location->devices[class]);
     g_free(location->name);
     g_free(location);
@@ -78,13 +78,14 @@ static te_status read_location(struct te_topology *topology, const char *name, s
     struct location *location = g_new0(struct location, 1);
 
     location->name = g_strdup(name);
-    for (int class = 0; class < CLASSES; class++)
+    for (int class = 0; class < CLASSES; class ++)
         location->devices[class] = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(topology->locations, location);
     if (!json_object_is_type(value, json_type_array) || json_object_array_length(value) != CLASSES)
-        return te_fail(TE_MALFORMED_JSON, "topology: location \"%s\" does not have exactly two arrays of devices", name);
-    for (int class = 0; class < CLASSES; class++)
-        if (!read_devices(json_object_array_get_idx(value, (size_t)class), location->devices[class]))
+        return te_fail(TE_MALFORMED_JSON, "topology: location \"%s\" does not have exactly two arrays of devices",
+                       name);
+    for (int class = 0; class < CLASSES; class ++)
+        if (!read_devices(json_object_array_get_idx(value, (size_t) class), location->devices[class]))
             return te_fail(TE_MALFORMED_JSON, "topology: the devices of location \"%s\" are not arrays of names", name);
     return TE_OK;
 }
@@ -115,7 +116,7 @@ static te_status read_matrix(struct te_topology *topology, struct json_object *r
     for (guint i = 0; i < topology->locations->len; i++) {
         struct location *location = g_ptr_array_index(topology->locations, i);
 
-        for (int class = 0; class < CLASSES; class++)
+        for (int class = 0; class < CLASSES; class ++)
             for (guint j = 0; j < location->devices[class]->len; j++)
                 note_device(topology, g_ptr_array_index(location->devices[class], j));
     }
@@ -284,7 +285,7 @@ static void append_location(GString *text, const struct location *location)
     g_string_append(text, " : ");
     append_line(text, 2);
     g_string_append_c(text, '[');
-    for (int class = 0; class < CLASSES; class++) {
+    for (int class = 0; class < CLASSES; class ++) {
         if (class > 0)
             g_string_append_c(text, ',');
         append_line(text, 3);
