@@ -29,7 +29,8 @@ struct peer {
     enum raw_behaviour behaviour;
     unsigned behaviour_left; /* 0: for ever */
     enum raw_control_behaviour control_behaviour;
-    bool released, stopping;
+    bool released, stopping; /* released: since the last raw_peer_behave() */
+    unsigned releases;       /* calls of raw_peer_release() */
     bool seen_after_release[256];
     struct connection *connections;
     size_t connection_count;
@@ -63,10 +64,11 @@ static void close_connection(struct connection *connection, bool data)
     pthread_mutex_unlock(&peer->lock);
 }
 
-static bool await_release(struct peer *peer)
+/* Waits for a release after the given ones; false when the peer is being stopped. */
+static bool await_release(struct peer *peer, unsigned before)
 {
     pthread_mutex_lock(&peer->lock);
-    while (!peer->released && !peer->stopping)
+    while (peer->releases == before && !peer->stopping)
         pthread_cond_wait(&peer->changed, &peer->lock);
     bool stopping = peer->stopping;
     pthread_mutex_unlock(&peer->lock);
@@ -212,7 +214,7 @@ static bool serve_write(struct peer *peer, int descriptor, struct raw_request_se
     if (behaviour == RAW_CLOSE_HALF_WAY || behaviour == RAW_LOSE_ACKNOWLEDGEMENT)
         return false;
     if (behaviour == RAW_STALL_HALF_WAY || behaviour == RAW_STALL_BEFORE_STATUS) {
-        if (!await_release(peer))
+        if (!await_release(peer, request->releases))
             return false;
         request->refused_rest =
             !take_body(peer, descriptor, request, request->length - first, false) || is_gone(descriptor);
@@ -231,7 +233,7 @@ static bool serve_read(struct peer *peer, int descriptor, struct raw_request_see
     if (behaviour == RAW_LOSE_ACKNOWLEDGEMENT)
         return false;
     if (behaviour == RAW_STALL_BEFORE_STATUS) {
-        if (!await_release(peer))
+        if (!await_release(peer, request->releases))
             return false;
         request->refused_rest = is_gone(descriptor);
     }
@@ -242,7 +244,7 @@ static bool serve_read(struct peer *peer, int descriptor, struct raw_request_see
     if (!give_body(peer, descriptor, request, 0, first, behaviour == RAW_TRICKLE) || behaviour == RAW_CLOSE_HALF_WAY)
         return false;
     if (behaviour == RAW_STALL_HALF_WAY) {
-        if (!await_release(peer))
+        if (!await_release(peer, request->releases))
             return false;
         request->refused_rest = is_gone(descriptor);
         return give_body(peer, descriptor, request, first, request->length - first, false);
@@ -285,6 +287,7 @@ static void *serve_data(void *argument)
         pthread_mutex_lock(&peer->lock);
         unsigned index = peer->request_count;
         bool kept = index < MAXIMUM_REQUESTS;
+        request.releases = peer->releases;
         if (kept)
             peer->requests[index] = request;
         peer->request_count += kept;
@@ -308,7 +311,8 @@ static void *serve_data(void *argument)
 
 /* ---- control port ---- */
 
-static void answer(struct peer *peer, int descriptor, uint8_t type, enum raw_control_behaviour behaviour)
+static void answer(struct peer *peer, int descriptor, uint8_t type, enum raw_control_behaviour behaviour,
+                   unsigned releases)
 {
     static const char *const replies[TYPES] = {"{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\","
                                                "\"payload\":\"\",\"peer_nic_path\":\"\",\"qp_num\":[],"
@@ -338,11 +342,11 @@ static void answer(struct peer *peer, int descriptor, uint8_t type, enum raw_con
         raw_send(descriptor, &count, sizeof(count));
         raw_send(descriptor, &type, 1);
         raw_send(descriptor, text, strlen(text) / 2);
-        await_release(peer);
+        await_release(peer, releases);
         break;
     }
     case RAW_CONTROL_SILENT:
-        await_release(peer);
+        await_release(peer, releases);
         break;
     case RAW_CONTROL_CLOSE:
         break;
@@ -363,9 +367,10 @@ static void *serve_control(void *argument)
         free(peer->last_call[type]);
         peer->last_call[type] = strdup(payload + 1);
         enum raw_control_behaviour behaviour = peer->control_behaviour;
+        unsigned releases = peer->releases;
         pthread_cond_broadcast(&peer->changed);
         pthread_mutex_unlock(&peer->lock);
-        answer(peer, connection->descriptor, type, behaviour);
+        answer(peer, connection->descriptor, type, behaviour, releases);
     }
     free(payload);
     close_connection(connection, false);
@@ -526,6 +531,7 @@ void raw_peer_release(struct raw_peer *shown)
     struct peer *peer = inside(shown);
     pthread_mutex_lock(&peer->lock);
     peer->released = true;
+    peer->releases++;
     pthread_cond_broadcast(&peer->changed);
     pthread_mutex_unlock(&peer->lock);
 }

@@ -39,6 +39,7 @@ struct raw_request_seen {
     uint64_t length;
     uint64_t body_bytes; /* of a write: how many came */
     bool acknowledged;   /* a write whose status was sent */
+    unsigned releases;   /* calls of raw_peer_release() before it came */
     bool refused_rest;   /* the initiator had closed or reset when the peer went on after a stall */
 };
 

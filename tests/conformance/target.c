@@ -222,6 +222,15 @@ void targets_kill_all(void)
 
 /* ---- memory ---- */
 
+static uint64_t map_there(struct target *target, const struct shared_memory *memory, size_t times)
+{
+    char line[NAME_SIZE];
+    snprintf(line, sizeof(line), "map /proc/%d/fd/%d %zu %zu", (int)getpid(), memory->descriptor, memory->size, times);
+    uint64_t address = (uint64_t)command_number(target, line);
+    assert_true(address != 0);
+    return address;
+}
+
 struct shared_memory target_map_repeated(struct target *target, size_t size, size_t times)
 {
     struct shared_memory memory = {.size = size};
@@ -236,11 +245,13 @@ struct shared_memory target_map_repeated(struct target *target, size_t size, siz
     shared[shared_count].descriptor = memory.descriptor;
     shared_count++;
 
-    char line[NAME_SIZE];
-    snprintf(line, sizeof(line), "map /proc/%d/fd/%d %zu %zu", (int)getpid(), memory.descriptor, size, times);
-    memory.there = (uint64_t)command_number(target, line);
-    assert_true(memory.there != 0);
+    memory.there = map_there(target, &memory, times);
     return memory;
+}
+
+uint64_t target_map_existing(struct target *target, const struct shared_memory *memory)
+{
+    return map_there(target, memory, 1);
 }
 
 struct shared_memory target_map(struct target *target, size_t size)

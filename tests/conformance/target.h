@@ -40,6 +40,8 @@ struct shared_memory target_map(struct target *target, size_t size);
 struct shared_memory target_memory(struct target *target, size_t size);
 /* In the target, the same size bytes times times in a row; here once. */
 struct shared_memory target_map_repeated(struct target *target, size_t size, size_t times);
+/* Maps memory that exists already into a process that took the place of a dead one; the address there. */
+uint64_t target_map_existing(struct target *target, const struct shared_memory *memory);
 /* The results of the target's calls. */
 int target_register(struct target *target, uint64_t address, size_t length, int remote_accessible);
 int target_unregister(struct target *target, uint64_t address);
