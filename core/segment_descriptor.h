@@ -5,6 +5,7 @@
 #ifndef TE_CORE_SEGMENT_DESCRIPTOR_H
 #define TE_CORE_SEGMENT_DESCRIPTOR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,13 +29,13 @@ struct te_segment_device {
 };
 
 struct te_segment_descriptor {
-    unsigned references;      /* use te_segment_descriptor_ref() and _unref() */
-    char *name;               /* as the owner calls itself */
-    char *protocol;           /* "tcp", "rdma", ... */
-    char *tcp_data_host;      /* "" when not published */
-    uint16_t tcp_data_port;   /* 0 when there is none */
-    int tcp_protocol_version; /* 1 when not published */
-    char *rdma_server_name;   /* "" when not published */
+    _Atomic unsigned references; /* use te_segment_descriptor_ref() and _unref() */
+    char *name;                  /* as the owner calls itself */
+    char *protocol;              /* "tcp", "rdma", ... */
+    char *tcp_data_host;         /* "" when not published */
+    uint16_t tcp_data_port;      /* 0 when there is none */
+    int tcp_protocol_version;    /* 1 when not published */
+    char *rdma_server_name;      /* "" when not published */
     char *timestamp;
     char *priority_matrix; /* JSON text, or NULL */
     struct te_segment_buffer *buffers;

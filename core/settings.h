@@ -12,6 +12,9 @@
 
 #include "core/status.h"
 
+enum { TE_SETTINGS_ROWS_MAX = 192 };
+
+/* A text is NULL when it is not set. */
 struct te_settings {
     /* engine */
     bool force_tcp;                             /* MC_FORCE_TCP, presence */
@@ -54,13 +57,20 @@ struct te_settings {
                                            within one host */
     uint64_t io_threads;                /* TE_IO_THREADS, 0 = automatic */
     uint64_t spin_us; /* TE_SPIN_US, 50: how long an I/O thread polls after activity before it sleeps */
+
+    unsigned char sources[TE_SETTINGS_ROWS_MAX]; /* of each row: for te_settings_value() */
 };
 
 /* Reads all sources. Malformed values are warned about (once per process and value) and replaced as the message says;
- * unknown MC_* and TE_* names likewise. Never fails but for memory; a settings file that cannot be read is
- * TE_INVALID_ARGUMENT with line and column. */
+ * unknown MC_* and TE_* names likewise. Fails only for the settings file: TE_INVALID_ARGUMENT if it cannot be read or
+ * is not one mapping of names to single values, with line and column; TE_MEMORY. Set-user-id programs ignore the
+ * environment, TE_CONFIG included. The environment must not be changed by another thread meanwhile. */
 te_status te_settings_load(struct te_settings *settings);
 void te_settings_clear(struct te_settings *settings);
+
+/* As te_settings_load with the defaults and the text of a settings file alone; file_name is for messages. A file is one
+ * YAML (or JSON) mapping; a setting goes by its name in the environment or by that in lower case without MC_ or TE_. */
+te_status te_settings_from_text(struct te_settings *settings, const char *file_name, const char *text, size_t length);
 
 enum te_setting_type {
     TE_SETTING_PRESENCE,

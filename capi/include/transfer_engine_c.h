@@ -281,9 +281,8 @@ int registerLocalMemory(transfer_engine_t engine, void *addr, size_t length, con
 /*
  * Ends a registration. addr is the address given when registering. When it returns, no peer can reach the region any
  * more and none is in the middle of doing so; the same memory may be registered again at once or freed. Local transfers
- * under way are not ended by it: free the memory of a request only once its task has ended. Blocks until requests of
- * peers that were already inside the region have left it, at most as long as a stalled peer is borne
- * (TE_TCP_SILENCE_TIMEOUT_MS, 10 s).
+ * under way are not ended by it: free the memory of a request only once its task has ended. Does not block: it waits at
+ * most for the pieces of peers' transfers that are being copied at that moment.
  *
  * Negative space: 0; -3 no region starts there.
  */
@@ -299,7 +298,7 @@ int registerLocalMemoryBatch(transfer_engine_t engine, buffer_entry_t *buffer_li
 
 /*
  * Ends several registrations. All addresses are tried; those that are registered are unregistered even when others are
- * not. Blocks as unregisterLocalMemory.
+ * not. Does not block, like unregisterLocalMemory.
  *
  * Negative space: 0; else the first failure, as of unregisterLocalMemory.
  */

@@ -11,7 +11,8 @@
 #include "wire/classic/handshake.h"
 #include "wire/classic/notification.h"
 
-/* The facts that answers are made of. Functions that are NULL make the answer `null`, as of a type without a handler. */
+/* The facts that answers are made of. Functions that are NULL make the answer `null`, as of a type without a handler.
+ */
 struct te_classic_service {
     /* Fills in the reply, which is empty. A rejection is a reply_message. */
     void (*connection)(void *data, const struct te_handshake *request, struct te_handshake *reply);

@@ -1,6 +1,6 @@
 /*
- * The segment descriptor as JSON (classic specification 2.5), in the form of the released wheel: rdma_server_name always
- * present, tcp_data_host unless empty. The older form without them is understood.
+ * The segment descriptor as JSON (classic specification 2.5), in the form of the released wheel: rdma_server_name
+ * always present, tcp_data_host unless empty. The older form without them is understood.
  */
 #ifndef TE_WIRE_CLASSIC_DESCRIPTOR_H
 #define TE_WIRE_CLASSIC_DESCRIPTOR_H
@@ -19,9 +19,9 @@ enum { TE_DESCRIPTOR_TIME_BYTES = 32 };
 /* Local time as "YYYY-MM-DD HH:MM:SS.uuuuuu", with NUL. */
 void te_descriptor_format_time(char text[TE_DESCRIPTOR_TIME_BYTES], const struct timespec *real_time);
 
-/* Appends the descriptor, without line feed (te_json_end_line() for all but HTTP stores), to an empty text; the timestamp
- * of the descriptor itself is not used. Takes time linear in the number of buffers. TE_INVALID_ARGUMENT, and text
- * untouched, for a protocol other than tcp, rdma, efa, cxi and barex. */
+/* Appends the descriptor, without line feed (te_json_end_line() for all but HTTP stores), to an empty text; the
+ * timestamp of the descriptor itself is not used. Takes time linear in the number of buffers. TE_INVALID_ARGUMENT, and
+ * text untouched, for a protocol other than tcp, rdma, efa, cxi and barex. */
 te_status te_descriptor_write(GString *text, const struct te_segment_descriptor *descriptor, const char *timestamp);
 
 /* A new descriptor with one reference. TE_MALFORMED_JSON: no JSON, a wrong type, or refused by the table of the

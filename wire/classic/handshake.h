@@ -37,8 +37,9 @@ void te_handshake_clear(struct te_handshake *handshake);
 /* Appends the object with its line feed to an empty text. */
 void te_handshake_write(GString *text, const struct te_handshake *handshake);
 
-/* Reads into an uninitialised structure; optional texts that are absent are NULL, all others are not. TE_MALFORMED_JSON:
- * no JSON or a wrong type (a root of `null` is empty). TE_MEMORY. On failure nothing is left to free. */
+/* Reads into an uninitialised structure; optional texts that are absent are NULL, all others are not.
+ * TE_MALFORMED_JSON: no JSON or a wrong type (a root of `null` is empty). TE_MEMORY. On failure nothing is left to
+ * free. */
 te_status te_handshake_read(const char *text, size_t length, struct te_handshake *handshake);
 
 #endif

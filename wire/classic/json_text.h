@@ -1,8 +1,8 @@
 /*
  * JSON as the classic engine writes and reads it (classic specification 2.1).
  *
- * The writer appends to a GString in the compact form: no spaces, commas put in by itself. Keys are written in the order
- * of the calls, which must be byte order. The text must be empty before the outermost value.
+ * The writer appends to a GString in the compact form: no spaces, commas put in by itself. Keys are written in the
+ * order of the calls, which must be byte order. The text must be empty before the outermost value.
  *
  * The reader takes what a real one takes and more: comments, text after the first value, duplicate keys (the last one
  * counts), trailing commas, a byte order mark. A value of the wrong type is TE_MALFORMED_JSON, never a crash. Integers
@@ -59,11 +59,11 @@ struct json_object *te_json_member(struct json_object *object, const char *key);
 /* Whether there is such a member, `null` included. */
 bool te_json_has(struct json_object *object, const char *key);
 
-/* Conversions of a value that may be NULL, as a real reader converts. All return TE_OK or TE_MALFORMED_JSON (te_json_to_text
- * also TE_MEMORY) and leave the output alone on failure. */
+/* Conversions of a value that may be NULL, as a real reader converts. All return TE_OK or TE_MALFORMED_JSON
+ * (te_json_to_text also TE_MEMORY) and leave the output alone on failure. */
 
-/* Text for g_free(): NULL reads as "", numbers and booleans as their text; arrays and objects are refused. length may be
- * NULL; the text may hold any byte, NUL included, and ends with a NUL that is not counted. */
+/* Text for g_free(): NULL reads as "", numbers and booleans as their text; arrays and objects are refused. length may
+ * be NULL; the text may hold any byte, NUL included, and ends with a NUL that is not counted. */
 te_status te_json_to_text(struct json_object *value, char **text, size_t *length);
 /* NULL reads as 0, booleans as 0 and 1, other numbers are truncated; out of range, texts, arrays and objects are
  * refused. */
