@@ -10,7 +10,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +159,17 @@ static bool server_read(struct side *side)
     return true;
 }
 
+/* Two that spin must not share a core, which a scheduler does not always see at once. */
+static void keep_apart(bool server)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(server ? cores - 1 : 0, &set);
+    if (cores > 1)
+        sched_setaffinity(0, sizeof(set), &set); /* in a container it may be refused: then the scheduler decides */
+}
+
 static void set_up_side(struct side *side, const struct options *options, const struct floor_case *what)
 {
     side->what = what;
@@ -170,6 +181,8 @@ static void set_up_side(struct side *side, const struct options *options, const 
 static void serve(int listening_socket, const struct options *options, const struct floor_case *what)
 {
     struct side side = {.epoll = -1, .spins = options->server_spins};
+    if (options->client_spins && options->server_spins)
+        keep_apart(true);
     set_up_side(&side, options, what);
     side.descriptor = te_bench_accept(listening_socket);
     if (!side.spins) {
@@ -282,6 +295,8 @@ int main(int argc, char **argv)
                 argv[0]);
         return 2;
     }
+    if (options.client_spins && options.server_spins)
+        keep_apart(false);
     for (char *text = strtok_r(cases, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
         struct floor_case what;
         if (!parse_case(text, &what)) {
