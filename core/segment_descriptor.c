@@ -46,10 +46,6 @@ static void free_descriptor(struct te_segment_descriptor *descriptor)
 
 void te_segment_descriptor_unref(struct te_segment_descriptor *descriptor)
 {
-    if (!descriptor || atomic_fetch_sub_explicit(&descriptor->references, 1, memory_order_release) != 1)
-        return;
-    /* What other threads did with it happens before it goes. An acquiring load, not a fence: the thread sanitizer does
-     * not know fences. */
-    (void)atomic_load_explicit(&descriptor->references, memory_order_acquire);
-    free_descriptor(descriptor);
+    if (descriptor && atomic_fetch_sub_explicit(&descriptor->references, 1, memory_order_acq_rel) == 1)
+        free_descriptor(descriptor);
 }

@@ -176,7 +176,7 @@ te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size
 
 /* An eventfd that is readable after a task of the batch (of any batch: id 0) has become terminal since it was last
  * read. Owned by the table; closed with the batch or the table. Negative status on failure. */
-int te_batch_event_fd(struct te_batch_table *table, uint64_t id);
+int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id);
 
 /* Tasks published and not terminal, over all batches. */
 uint64_t te_batch_table_running(struct te_batch_table *table);

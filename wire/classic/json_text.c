@@ -165,20 +165,57 @@ void te_json_end_line(GString *text)
     g_string_append_c(text, '\n');
 }
 
-te_status te_json_parse(const char *text, size_t length, struct json_object **value)
+/* The number in "\\uXXXX", or 0 (which nobody here looks for). */
+static unsigned unit_at(const char *text, size_t length)
 {
-    static const char byte_order_mark[] = "\xef\xbb\xbf";
-    struct json_tokener *tokener;
+    unsigned unit = 0;
+
+    if (length < 6 || text[0] != '\\' || text[1] != 'u')
+        return 0;
+    for (size_t i = 2; i < 6; i++) {
+        int digit = g_ascii_xdigit_value(text[i]);
+
+        if (digit < 0)
+            return 0;
+        unit = unit << 4 | (unsigned)digit;
+    }
+    return unit;
+}
+
+/* json-c 0.16 takes a character beyond U+FFFF whose low 16 bits look like a surrogate for one, and replaces it. So the
+ * escaped pairs are turned into plain UTF-8 before it sees them. Returns the new length; output has room for length
+ * bytes. */
+static size_t join_surrogate_pairs(const char *text, size_t length, char *output)
+{
+    size_t done = 0, written = 0;
+
+    while (done < length) {
+        unsigned high = unit_at(text + done, length - done);
+        unsigned low = high ? unit_at(text + done + 6, length - done - 6) : 0;
+        size_t step;
+
+        if (high >= 0xd800 && high <= 0xdbff && low >= 0xdc00 && low <= 0xdfff) {
+            gunichar character = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+
+            written += (size_t)g_unichar_to_utf8(character, output + written);
+            done += 12;
+            continue;
+        }
+        /* A backslash takes what it escapes along, another backslash in particular. */
+        step = text[done] == '\\' && length - done > 1 ? 2 : 1;
+        memcpy(output + written, text + done, step);
+        written += step;
+        done += step;
+    }
+    return written;
+}
+
+static te_status parse_text(const char *text, size_t length, struct json_object **value)
+{
+    struct json_tokener *tokener = json_tokener_new_ex(TE_JSON_MAXIMUM_DEPTH);
     struct json_object *parsed;
     enum json_tokener_error error;
 
-    if (length > INT32_MAX)
-        return te_fail(TE_MALFORMED_JSON, "JSON text of %zu bytes is too long", length);
-    if (length >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
-        text += 3;
-        length -= 3;
-    }
-    tokener = json_tokener_new_ex(TE_JSON_MAXIMUM_DEPTH);
     if (!tokener)
         return te_fail(TE_MEMORY, "no memory to read JSON");
     parsed = json_tokener_parse_ex(tokener, text, (int)length);
@@ -192,6 +229,28 @@ te_status te_json_parse(const char *text, size_t length, struct json_object **va
                        error == json_tokener_continue ? "the text is incomplete" : json_tokener_error_desc(error));
     *value = parsed;
     return TE_OK;
+}
+
+te_status te_json_parse(const char *text, size_t length, struct json_object **value)
+{
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    te_status status;
+    char *joined;
+
+    if (length > INT32_MAX)
+        return te_fail(TE_MALFORMED_JSON, "JSON text of %zu bytes is too long", length);
+    if (length >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
+        text += 3;
+        length -= 3;
+    }
+    if (!memmem(text, length, "\\ud", 3) && !memmem(text, length, "\\uD", 3))
+        return parse_text(text, length, value);
+    joined = g_try_malloc(length);
+    if (!joined)
+        return te_fail(TE_MEMORY, "no memory for a JSON text of %zu bytes", length);
+    status = parse_text(joined, join_surrogate_pairs(text, length, joined), value);
+    g_free(joined);
+    return status;
 }
 
 te_status te_json_parse_object(const char *text, size_t length, struct json_object **object)
