@@ -120,7 +120,7 @@ struct lane {
     int protocol_version;
     bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
-    struct slice_queue waiting[TE_PRIORITY_COUNT];
+    struct slice_queue waiting[TE_TASK_PRIORITY_COUNT];
     unsigned waiting_count;
     unsigned turn;            /* for the weights of the priorities */
     struct request *requests; /* ring; capacity a power of two */

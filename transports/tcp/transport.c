@@ -92,9 +92,10 @@ static void abandon_all(struct te_transport *transport)
     }
 }
 
-static void nothing(void *data)
+/* The watches of lanes go with them. */
+static void forget_hot_watch(void *reactor)
 {
-    (void)data;
+    te_reactor_hot(reactor, NULL);
 }
 
 static void destroy(struct te_transport *transport)
@@ -103,7 +104,7 @@ static void destroy(struct te_transport *transport)
     patrols_free(transport);
     /* Reactors may still be in a lane's handler for an event they had been told of. */
     for (size_t i = 0; i < transport->engine->reactor_count; i++)
-        te_reactor_run_wait(transport->engine->reactors[i], nothing, NULL);
+        te_reactor_run_wait(transport->engine->reactors[i], forget_hot_watch, transport->engine->reactors[i]);
     tcp_target_free(transport->target);
     for (guint i = 0; i < transport->all_endpoints->len; i++)
         endpoint_free(g_ptr_array_index(transport->all_endpoints, i));
