@@ -42,7 +42,7 @@ enum te_task_state {
 };
 
 enum te_opcode { TE_OPCODE_READ = 0, TE_OPCODE_WRITE = 1 };
-enum te_priority { TE_PRIORITY_HIGH, TE_PRIORITY_MEDIUM, TE_PRIORITY_LOW, TE_PRIORITY_COUNT };
+enum te_priority { TE_TASK_PRIORITY_HIGH, TE_TASK_PRIORITY_MEDIUM, TE_TASK_PRIORITY_LOW, TE_TASK_PRIORITY_COUNT };
 
 enum te_slice_outcome {
     TE_SLICE_SUCCEEDED,

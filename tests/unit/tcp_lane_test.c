@@ -165,7 +165,7 @@ static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size
         slice->remote_address = (uintptr_t)transfers[i].remote;
         slice->length = transfers[i].length;
         slice->opcode = transfers[i].opcode;
-        slice->priority = TE_PRIORITY_MEDIUM;
+        slice->priority = TE_TASK_PRIORITY_MEDIUM;
         slice->deadline_ns = transfers[i].deadline_ns;
         slice->runtime_data = &transfers[i].outcome;
         slice->next = NULL;

@@ -36,8 +36,8 @@ static void queue_append(struct slice_queue *queue, struct te_slice *slice)
 struct te_slice *lane_pop_waiting(struct lane *lane)
 {
     static const enum te_priority first_choice[HIGH_TURNS + MEDIUM_TURNS + LOW_TURNS] = {
-        [3] = TE_PRIORITY_MEDIUM,  [8] = TE_PRIORITY_MEDIUM, [13] = TE_PRIORITY_MEDIUM,
-        [18] = TE_PRIORITY_MEDIUM, [20] = TE_PRIORITY_LOW, /* all others: high */
+        [3] = TE_TASK_PRIORITY_MEDIUM,  [8] = TE_TASK_PRIORITY_MEDIUM, [13] = TE_TASK_PRIORITY_MEDIUM,
+        [18] = TE_TASK_PRIORITY_MEDIUM, [20] = TE_TASK_PRIORITY_LOW, /* all others: high */
     };
     enum te_priority choice = first_choice[lane->turn];
 
@@ -45,7 +45,7 @@ struct te_slice *lane_pop_waiting(struct lane *lane)
         return NULL;
     lane->turn = (lane->turn + 1) % G_N_ELEMENTS(first_choice);
     if (lane->waiting[choice].head == NULL)
-        for (choice = TE_PRIORITY_HIGH; lane->waiting[choice].head == NULL;)
+        for (choice = TE_TASK_PRIORITY_HIGH; lane->waiting[choice].head == NULL;)
             choice++;
 
     struct slice_queue *queue = &lane->waiting[choice];
@@ -255,7 +255,7 @@ static bool slice_is_over(const struct te_slice *slice, int64_t now_ns, enum te_
 
 static void give_up_waiting(struct lane *lane, int64_t now_ns)
 {
-    for (int i = 0; i < TE_PRIORITY_COUNT; i++) {
+    for (int i = 0; i < TE_TASK_PRIORITY_COUNT; i++) {
         struct te_slice *slices = lane->waiting[i].head;
 
         lane->waiting[i].head = NULL;
@@ -604,7 +604,7 @@ struct lane *lane_new(struct te_endpoint *endpoint, struct patrol *patrol)
     lane->patrol = patrol;
     lane->watch.descriptor = -1;
     lane->watch.ready = lane_ready;
-    for (int i = 0; i < TE_PRIORITY_COUNT; i++)
+    for (int i = 0; i < TE_TASK_PRIORITY_COUNT; i++)
         lane->waiting[i].tail = &lane->waiting[i].head;
     return lane;
 }

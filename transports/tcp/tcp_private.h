@@ -122,7 +122,7 @@ struct lane {
     bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
     bool one_by_one; /* some local address is not there: find out which by sending requests alone */
-    struct slice_queue waiting[TE_PRIORITY_COUNT];
+    struct slice_queue waiting[TE_TASK_PRIORITY_COUNT];
     unsigned waiting_count;
     unsigned turn;            /* for the weights of the priorities */
     struct request *requests; /* ring; capacity a power of two */
