@@ -2,7 +2,8 @@
  * How the TCP transport is cut.
  *
  *   transport.c     the ops table, creation and destruction, what both halves share
- *   target.c        serves peers: takes their requests and moves registered memory
+ *   target.c        serves peers: accepts them, one loop per reactor
+ *   connection.c    one peer's connection: takes requests, moves registered memory
  *   endpoint.c      one remote data port and its lanes: which lane a slice takes
  *   lane.c          one connection to it: who drives it, its life
  *   lane_queue.c    what it holds: waiting slices, requests on the wire
