@@ -143,12 +143,17 @@ struct request lane_pop_request(struct lane *lane)
     return request;
 }
 
+void lane_drop_request(struct lane *lane)
+{
+    lane->wire_bytes -= lane_request(lane, --lane->request_count)->length;
+}
+
 void lane_recall_request(struct lane *lane)
 {
-    struct request *request = lane_request(lane, --lane->request_count);
+    struct te_slice *slice = lane_request(lane, lane->request_count - 1)->slice;
 
-    lane->wire_bytes -= request->length;
-    lane_unpop_waiting(lane, request->slice);
+    lane_drop_request(lane);
+    lane_unpop_waiting(lane, slice);
 }
 
 void lane_account_leaving(struct lane *lane, const struct te_slice *slice)

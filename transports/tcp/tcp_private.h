@@ -18,6 +18,7 @@
 #define TE_TRANSPORTS_TCP_TCP_PRIVATE_H
 
 #include <glib.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
 
@@ -60,7 +61,7 @@ struct te_transport {
     struct patrol *patrols; /* one per reactor */
     _Atomic bool closing;
     _Atomic unsigned next_patrol;
-    GMutex endpoints_lock;
+    pthread_mutex_t endpoints_lock;
     GHashTable *endpoints;    /* key text -> struct te_endpoint, in use or draining */
     GPtrArray *all_endpoints; /* every one ever made; freed with the transport, since stale drivers may still point to
                                  their lanes */
@@ -120,6 +121,7 @@ struct lane {
     int protocol_version;
     bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
+    bool one_by_one; /* some local address is not there: find out which by sending requests alone */
     struct slice_queue waiting[TE_TASK_PRIORITY_COUNT];
     unsigned waiting_count;
     unsigned turn;            /* for the weights of the priorities */
@@ -143,7 +145,7 @@ struct te_endpoint {
     struct te_address address;
     char text[TE_ADDRESS_TEXT_MAX];
     int protocol_version;
-    GMutex lanes_lock; /* for adding lanes */
+    pthread_mutex_t lanes_lock; /* for adding lanes */
     _Atomic unsigned lane_count;
     struct lane *lanes[LANES_MAX];
     _Atomic unsigned window; /* requests per lane; small after a rejection, doubles with success */
@@ -198,6 +200,8 @@ struct request lane_pop_request(struct lane *lane);
 struct te_slice *lane_pop_waiting(struct lane *lane);
 /* Back to where it came from, as the first. */
 void lane_unpop_waiting(struct lane *lane, struct te_slice *slice);
+/* Takes the last request off the ring. */
+void lane_drop_request(struct lane *lane);
 /* Takes the last request, of which no byte has been sent, back to the waiting ones. */
 void lane_recall_request(struct lane *lane);
 /* The lane holds the slice no longer. */
@@ -226,7 +230,8 @@ bool lane_receive(struct lane *lane);
 
 /* patrol.c */
 void patrols_new(struct te_transport *transport);
-void patrols_free(struct te_transport *transport);
+/* No tick follows; the patrols stay until the lanes are gone. */
+void patrols_stop(struct te_transport *transport);
 struct patrol *patrol_for_new_lane(struct te_transport *transport);
 struct te_reactor *patrol_reactor(const struct patrol *patrol);
 /* The lane holds slices: see that it is looked after until it has been idle for a while. Any thread. */
