@@ -159,13 +159,14 @@ static void refuse(struct connection *connection, bool version_2)
     connection->progress_ns = te_now_ns();
 }
 
-static unsigned gather_answers(struct connection *connection, struct iovec *parts, size_t *total)
+static unsigned gather_answers(struct connection *connection, struct iovec *parts, size_t *total, bool alone)
 {
     struct te_registry_reader *reader = connection->loop->reader;
     unsigned count = 0;
 
     *total = 0;
-    for (unsigned i = 0; i < connection->answer_count && count + 2 <= VECTOR_MAX && *total < TURN_BYTES; i++) {
+    for (unsigned i = 0; i < (alone ? 1 : connection->answer_count) && count + 2 <= VECTOR_MAX && *total < TURN_BYTES;
+         i++) {
         struct answer *answer = answer_at(connection, i);
 
         if (answer->left > 0 &&
@@ -205,13 +206,13 @@ static void account_sent(struct connection *connection, size_t sent)
     }
 }
 
-/* The range of the first answer was unregistered since it was promised. False: nothing can be said any more. */
-static bool withdraw_answer(struct connection *connection)
+/* The memory of the first answer was unregistered since it was promised, or is not mapped. False: nothing can be said
+ * any more. */
+static bool withdraw_answer(struct connection *connection, const char *why)
 {
     char peer[TE_ADDRESS_TEXT_MAX];
 
-    te_log_limited(TE_LOG_WARNING, "%s reads memory that was unregistered meanwhile: refused",
-                   peer_text(connection, peer));
+    te_log_limited(TE_LOG_WARNING, "%s reads memory that %s: refused", peer_text(connection, peer), why);
     if (connection->draining || answer_at(connection, 0)->status_left != TE_TCP_STATUS_BYTES)
         return false;
     connection->answer_count = 0;
@@ -221,45 +222,48 @@ static bool withdraw_answer(struct connection *connection)
 
 enum flush { FLUSH_DONE, FLUSH_BLOCKED, FLUSH_FAILED };
 
-static enum flush flush_answers(struct connection *connection, uint64_t *moved)
+/* One sendmsg; negative errno, 0 if the first answer's memory is gone. */
+static ssize_t send_answers(struct connection *connection, bool alone)
 {
     struct te_registry_reader *reader = connection->loop->reader;
-    char peer[TE_ADDRESS_TEXT_MAX];
+    struct iovec parts[VECTOR_MAX];
+    struct msghdr message = {.msg_iov = parts};
+    size_t total;
+    ssize_t sent = 0;
+
+    te_registry_enter(reader, 0, 0, TE_ACCESS_REMOTE_READ);
+    message.msg_iovlen = gather_answers(connection, parts, &total, alone);
+    if (message.msg_iovlen > 0) {
+        sent = sendmsg(connection->watch.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0)
+            sent = -errno;
+    }
+    te_registry_leave(reader);
+    return sent;
+}
+
+static enum flush flush_answers(struct connection *connection, uint64_t *moved)
+{
+    bool alone = false; /* some memory is not mapped: find out whose by sending answers one by one */
 
     while (connection->answer_count > 0) {
-        struct iovec parts[VECTOR_MAX];
-        struct msghdr message = {.msg_iov = parts};
-        size_t total;
-        ssize_t sent = 0;
-        int error;
+        ssize_t sent = send_answers(connection, alone);
 
-        te_registry_enter(reader, 0, 0, TE_ACCESS_REMOTE_READ);
-        message.msg_iovlen = gather_answers(connection, parts, &total);
-        if (message.msg_iovlen > 0)
-            sent = sendmsg(connection->watch.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        error = errno;
-        te_registry_leave(reader);
-
-        if (message.msg_iovlen == 0) {
-            if (!withdraw_answer(connection))
+        if (sent > 0) {
+            account_sent(connection, (size_t)sent);
+            *moved += (uint64_t)sent;
+            connection->progress_ns = te_now_ns();
+        } else if (sent == -EAGAIN || sent == -EWOULDBLOCK) {
+            return FLUSH_BLOCKED;
+        } else if (sent == -EFAULT && !alone) {
+            alone = true;
+        } else if (sent == 0 || sent == -EFAULT) {
+            if (!withdraw_answer(connection, sent == 0 ? "was unregistered meanwhile" : "is registered but not mapped"))
                 return FLUSH_FAILED;
-            continue;
-        }
-        if (sent < 0) {
-            if (error == EAGAIN || error == EWOULDBLOCK)
-                return FLUSH_BLOCKED;
-            if (error == EINTR)
-                continue;
-            if (error == EFAULT)
-                te_log_limited(TE_LOG_WARNING, "%s reads registered memory that is not mapped: connection closed",
-                               peer_text(connection, peer));
+            alone = false;
+        } else if (sent != -EINTR) {
             return FLUSH_FAILED;
         }
-        account_sent(connection, (size_t)sent);
-        *moved += (uint64_t)sent;
-        connection->progress_ns = te_now_ns();
-        if ((size_t)sent < total)
-            return FLUSH_BLOCKED;
     }
     return FLUSH_DONE;
 }
@@ -406,7 +410,8 @@ static enum receive receive_some(struct connection *connection, uint64_t *moved)
             body_advance(connection, stored);
         *moved += (uint64_t)received;
         connection->progress_ns = connection->checked_ns;
-        return (uint64_t)received == body + room || connection->hang_up ? RECEIVE_MORE : RECEIVE_EMPTY;
+        /* A body that came in part may have met memory that is not there: the next call tells. */
+        return (uint64_t)received == body + room || stored < body || connection->hang_up ? RECEIVE_MORE : RECEIVE_EMPTY;
     }
     if (received == 0) {
         connection->ended = true;
