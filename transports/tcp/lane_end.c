@@ -37,6 +37,8 @@ void lane_close_socket(struct lane *lane, bool rudely)
     lane->watched = false;
     lane->send_blocked = false;
     lane->fence_due_ns = 0;
+    /* Whoever sleeps on this connection would not notice the next one. */
+    atomic_store_explicit(&lane->sleeper, false, memory_order_relaxed);
     atomic_store_explicit(&lane->open, false, memory_order_relaxed);
     atomic_store_explicit(&lane->refuses, false, memory_order_relaxed);
 }
@@ -113,8 +115,7 @@ static void recall_requests(struct lane *lane)
         struct request *request = lane_request(lane, lane->request_count - 1);
 
         if (request->slice == NULL || request->fenced) {
-            lane->request_count--;
-            lane->wire_bytes -= request->length;
+            lane_drop_request(lane);
             if (request->slice != NULL)
                 lane_finish(lane, request->slice, request->result, 0);
         } else {

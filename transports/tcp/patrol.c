@@ -116,7 +116,6 @@ void patrol_add(struct lane *lane)
     if (atomic_load_explicit(&lane->patrolled, memory_order_seq_cst) ||
         atomic_exchange_explicit(&lane->patrolled, true, memory_order_seq_cst))
         return;
-    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     add_incoming(patrol, lane);
     if (!atomic_exchange_explicit(&patrol->running, true, memory_order_seq_cst))
         te_reactor_run(patrol->reactor, start, patrol);
@@ -160,11 +159,10 @@ static void stop(void *data)
     te_reactor_timer_clear(patrol->reactor, &patrol->tidy);
 }
 
-void patrols_free(struct te_transport *transport)
+void patrols_stop(struct te_transport *transport)
 {
     for (size_t i = 0; i < transport->engine->reactor_count; i++)
         te_reactor_run_wait(transport->patrols[i].reactor, stop, &transport->patrols[i]);
-    g_free(transport->patrols);
 }
 
 struct patrol *patrol_for_new_lane(struct te_transport *transport)
