@@ -49,7 +49,7 @@ struct place {
     struct target *target;
     struct shared_memory memory;
     _Atomic uint64_t there;
-    _Atomic unsigned disturbed; /* counts kills and stops */
+    _Atomic unsigned disturbed; /* counts the begins and ends of misfortunes: odd while there is one */
     segment_id_t segment;
 };
 
@@ -68,7 +68,7 @@ struct slot {
     uint64_t seed;
     uint8_t *local, *remote;
     batch_id_t batch;
-    bool canceled, freed, deadline;
+    bool canceled, freed, busy_free, deadline;
     unsigned disturbed;
 };
 
@@ -84,8 +84,9 @@ struct worker {
 static void wrong(struct worker *worker, const struct slot *slot, const char *what, long value)
 {
     if (atomic_fetch_add(&worker->history->failures, 1) < 20)
-        print_error("thread %zu, %s of %zu bytes, seed %llu: %s (%ld)\n", worker->number,
-                    slot->opcode == READ ? "read" : "write", slot->length, (unsigned long long)slot->seed, what, value);
+        print_error("thread %zu, %s of %zu bytes, seed %llu: %s (%ld), %s%s last error '%s'\n", worker->number,
+                    slot->opcode == READ ? "read" : "write", slot->length, (unsigned long long)slot->seed, what, value,
+                    slot->canceled ? "canceled, " : "", slot->busy_free ? "freed while busy, " : "", te_last_error());
 }
 
 static uint8_t *destination(const struct slot *slot)
@@ -134,13 +135,15 @@ static void submit(struct worker *worker, size_t index)
         result = freeBatchID(history->engine, slot->batch);
         if (result != 0 && result != 4)
             wrong(worker, slot, "early free", result);
+        slot->busy_free = result == 4;
         slot->freed = result == 0; /* then the task was over, with an end that nobody saw */
     }
 }
 
 static void check_end(struct worker *worker, struct slot *slot, int status, uint64_t bytes)
 {
-    bool allowed = slot->deadline || atomic_load(&worker->history->places[slot->place].disturbed) != slot->disturbed;
+    unsigned disturbed = atomic_load(&worker->history->places[slot->place].disturbed);
+    bool allowed = slot->deadline || slot->disturbed % 2 == 1 || disturbed != slot->disturbed;
     uint8_t *end = destination(slot);
     switch (status) {
     case COMPLETED:

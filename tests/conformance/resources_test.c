@@ -144,10 +144,10 @@ static void submit_and_free(void *data)
     struct pair *pair = data;
     for (int index = 0; index < 20; index++) {
         batch_id_t batch = pair_submit(pair, index % 2, 4 * KIB);
-        assert_true(te_batch_event_fd(pair->engine, batch) >= 0);
         if (index % 3 == 0) {
             freeBatchID(pair->engine, batch); /* while busy, perhaps */
         } else {
+            assert_true(te_batch_event_fd(pair->engine, batch) >= 0);
             assert_int_equal(te_wait_batch(pair->engine, batch, -1), 0);
             assert_int_equal(freeBatchID(pair->engine, batch), 0);
         }
@@ -161,6 +161,23 @@ static void r5_batches(void **state)
     watchdog(90);
     struct pair pair = pair_new(SIZE);
     assert_gives_back(submit_and_free, &pair, rounds());
+}
+
+static void r5_event_descriptors_of_batches_freed_while_busy(void **state)
+{
+    (void)state;
+    struct pair pair = pair_new(SIZE);
+    assert_int_equal(pair_transfer(&pair, WRITE, SIZE), COMPLETED);
+    size_t before = open_descriptors();
+    for (int round = 0; round < 2000; round++) {
+        batch_id_t batch = pair_submit(&pair, round % 2, SIZE);
+        assert_true(te_batch_event_fd(pair.engine, batch) >= 0);
+        freeBatchID(pair.engine, batch);
+        if (round % 16 == 0)
+            assert_int_equal(pair_transfer(&pair, WRITE, KIB), COMPLETED);
+    }
+    assert_int_equal(pair_transfer(&pair, WRITE, KIB), COMPLETED);
+    assert_true(settled_descriptors(before + 64) <= before + 64);
 }
 
 static void fail_transfers(void *data)
@@ -221,6 +238,7 @@ int main(int argc, char **argv)
         TEST(r5_a_target_with_a_thousand_visitors),
         TEST(r5_a_thousand_failing_opens),
         TEST(r5_batches),
+        TEST(r5_event_descriptors_of_batches_freed_while_busy),
         TEST(r5_failing_transfers),
         TEST(report_t09_threads_allocate_and_free),
     };
