@@ -29,7 +29,7 @@ static struct te_endpoint *endpoint_new(struct te_transport *transport)
     if (endpoint == NULL) {
         endpoint = g_new0(struct te_endpoint, 1);
         endpoint->transport = transport;
-        g_mutex_init(&endpoint->lanes_lock);
+        pthread_mutex_init(&endpoint->lanes_lock, NULL);
         g_ptr_array_add(transport->all_endpoints, endpoint);
     }
     return endpoint;
@@ -50,7 +50,7 @@ struct te_endpoint *endpoint_open(struct te_transport *transport, const struct t
     if (te_address_resolve(resolved_host, descriptor->tcp_data_port, &address, 1, &count) != TE_OK)
         return NULL;
     key = make_key(transport, descriptor, resolved_host);
-    g_mutex_lock(&transport->endpoints_lock);
+    pthread_mutex_lock(&transport->endpoints_lock);
     endpoint = g_hash_table_lookup(transport->endpoints, key);
     if (endpoint == NULL) {
         endpoint = endpoint_new(transport);
@@ -64,7 +64,7 @@ struct te_endpoint *endpoint_open(struct te_transport *transport, const struct t
         g_free(key);
     }
     endpoint->references++;
-    g_mutex_unlock(&transport->endpoints_lock);
+    pthread_mutex_unlock(&transport->endpoints_lock);
     return endpoint;
 }
 
@@ -72,9 +72,9 @@ void endpoint_close(struct te_endpoint *endpoint)
 {
     struct te_transport *transport = endpoint->transport;
 
-    g_mutex_lock(&transport->endpoints_lock);
+    pthread_mutex_lock(&transport->endpoints_lock);
     endpoint->references--;
-    g_mutex_unlock(&transport->endpoints_lock);
+    pthread_mutex_unlock(&transport->endpoints_lock);
 }
 
 bool endpoint_matches(const struct te_endpoint *endpoint, const struct te_segment_descriptor *descriptor,
@@ -99,7 +99,7 @@ static struct lane *add_lane(struct te_endpoint *endpoint, unsigned seen, unsign
     struct lane *lane = NULL;
     unsigned count;
 
-    g_mutex_lock(&endpoint->lanes_lock);
+    pthread_mutex_lock(&endpoint->lanes_lock);
     count = atomic_load_explicit(&endpoint->lane_count, memory_order_relaxed);
     if (count != seen) {
         lane = endpoint->lanes[count - 1]; /* somebody else was faster */
@@ -108,7 +108,7 @@ static struct lane *add_lane(struct te_endpoint *endpoint, unsigned seen, unsign
         endpoint->lanes[count] = lane;
         atomic_store_explicit(&endpoint->lane_count, count + 1, memory_order_release);
     }
-    g_mutex_unlock(&endpoint->lanes_lock);
+    pthread_mutex_unlock(&endpoint->lanes_lock);
     return lane;
 }
 
@@ -209,7 +209,7 @@ void endpoint_free(struct te_endpoint *endpoint)
 
     for (unsigned i = 0; i < count; i++)
         lane_free(lane_at(endpoint, i));
-    g_mutex_clear(&endpoint->lanes_lock);
+    pthread_mutex_destroy(&endpoint->lanes_lock);
     g_free(endpoint->key);
     g_free(endpoint);
 }
@@ -220,9 +220,9 @@ static GPtrArray *snapshot(struct te_transport *transport)
 {
     GPtrArray *endpoints;
 
-    g_mutex_lock(&transport->endpoints_lock);
+    pthread_mutex_lock(&transport->endpoints_lock);
     endpoints = g_ptr_array_copy(transport->all_endpoints, NULL, NULL);
-    g_mutex_unlock(&transport->endpoints_lock);
+    pthread_mutex_unlock(&transport->endpoints_lock);
     return endpoints;
 }
 
@@ -270,7 +270,7 @@ void transport_tidy_endpoints(struct te_transport *transport)
     GHashTableIter iterator;
     gpointer value;
 
-    g_mutex_lock(&transport->endpoints_lock);
+    pthread_mutex_lock(&transport->endpoints_lock);
     g_hash_table_iter_init(&iterator, transport->endpoints);
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct te_endpoint *endpoint = value;
@@ -286,5 +286,5 @@ void transport_tidy_endpoints(struct te_transport *transport)
         endpoint->key = NULL;
         g_queue_push_tail(&transport->free_endpoints, endpoint);
     }
-    g_mutex_unlock(&transport->endpoints_lock);
+    pthread_mutex_unlock(&transport->endpoints_lock);
 }

@@ -113,8 +113,7 @@ static void recall_requests(struct lane *lane)
         struct request *request = lane_request(lane, lane->request_count - 1);
 
         if (request->slice == NULL || request->fenced) {
-            lane->request_count--;
-            lane->wire_bytes -= request->length;
+            lane_drop_request(lane);
             if (request->slice != NULL)
                 lane_finish(lane, request->slice, request->result, 0);
         } else {

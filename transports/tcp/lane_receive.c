@@ -67,14 +67,14 @@ static bool add_answer(struct incoming *incoming, const struct lane *lane, const
     return true;
 }
 
-static void gather(const struct lane *lane, struct incoming *incoming, uint8_t *first_status)
+static void gather(const struct lane *lane, struct incoming *incoming, uint8_t *first_status, bool alone)
 {
     bool whole = true;
 
     incoming->part_count = incoming->request_count = 0;
     incoming->total = 0;
     for (unsigned i = 0; whole && i < lane->request_count && incoming->part_count + 2 <= VECTOR_MAX &&
-                         incoming->total < RECEIVE_AT_ONCE;
+                         incoming->total < RECEIVE_AT_ONCE && !(alone && i > 0);
          i++) {
         const struct request *request = lane_request((struct lane *)lane, i);
 
@@ -144,21 +144,16 @@ static void check_idle(struct lane *lane)
         lane_close_socket(lane, false);
 }
 
-static void receive_failed(struct lane *lane, int error)
+/* The local buffer of the first read is not there. The rest of its answer is thrown away. */
+static void local_fault(struct lane *lane)
 {
     struct request *request = lane_request(lane, 0);
+    struct te_slice *slice = request->slice;
 
-    if (error != EFAULT) {
-        lane_broken(lane, error);
+    if (slice == NULL)
         return;
-    }
-    /* The local buffer of the first read is not there. The rest of the answer is thrown away. */
-    if (request->slice != NULL) {
-        struct te_slice *slice = request->slice;
-
-        request->slice = NULL;
-        lane_finish(lane, slice, TE_RESULT_LOCAL_FAULT, 0);
-    }
+    request->slice = NULL;
+    lane_finish(lane, slice, TE_RESULT_LOCAL_FAULT, 0);
 }
 
 static bool over_for_good(const struct lane *lane)
@@ -169,6 +164,7 @@ static bool over_for_good(const struct lane *lane)
 bool lane_receive(struct lane *lane)
 {
     bool moved = false;
+    bool alone = false;
 
     if (lane->request_count == 0) {
         check_idle(lane);
@@ -181,7 +177,7 @@ bool lane_receive(struct lane *lane)
 
         if (complete_first(lane))
             continue;
-        gather(lane, &incoming, lane->status);
+        gather(lane, &incoming, lane->status, alone);
         if (incoming.total == 0)
             break;
         message.msg_iovlen = incoming.part_count;
@@ -190,14 +186,20 @@ bool lane_receive(struct lane *lane)
             moved = true;
             lane->progress_ns = te_now_ns();
             account_received(lane, &incoming, (uint64_t)received);
-            if ((uint64_t)received < incoming.total)
+            if ((uint64_t)received < incoming.total && !alone)
                 break;
+            alone = false;
         } else if (received == 0) {
             lane_broken(lane, 0);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
+        } else if (errno == EFAULT && !alone) {
+            alone = true; /* it may be any of them: ask for the first one only */
+        } else if (errno == EFAULT) {
+            local_fault(lane);
+            alone = false;
         } else if (errno != EINTR) {
-            receive_failed(lane, errno);
+            lane_broken(lane, errno);
         }
     }
     if (over_for_good(lane))

@@ -72,7 +72,7 @@ static bool may_add(const struct lane *lane, const struct outgoing *outgoing)
 
     return lane->waiting_count > 0 && lane->request_count < window && lane->wire_bytes < WINDOW_BYTES &&
            outgoing->part_count + PARTS_PER_REQUEST <= VECTOR_MAX && outgoing->header_count + 2 <= VECTOR_MAX &&
-           outgoing->total < SEND_AT_ONCE;
+           outgoing->total < SEND_AT_ONCE && !(lane->one_by_one && outgoing->part_count > 0);
 }
 
 static void gather(struct lane *lane, struct outgoing *outgoing)
@@ -114,19 +114,46 @@ static void recall_unsent(struct lane *lane)
         lane_recall_request(lane);
 }
 
-static void send_failed(struct lane *lane, int error)
+/* The kernel may find out that memory is missing before it has taken anything, also of what comes before it: requests
+ * are then sent alone until the culprit is found. */
+static void local_fault(struct lane *lane)
 {
+    struct te_slice *slice;
+
+    if (!lane->one_by_one) {
+        recall_unsent(lane);
+        lane->one_by_one = true;
+        return;
+    }
+    lane->one_by_one = false;
+    if (lane->send_offset > 0) {
+        lane_give_up_request(lane, lane->send_index, TE_RESULT_LOCAL_FAULT);
+        return;
+    }
+    slice = lane_request(lane, lane->request_count - 1)->slice;
+    lane_drop_request(lane);
+    lane_finish(lane, slice, TE_RESULT_LOCAL_FAULT, 0);
+}
+
+/* True if sending can go on at once. */
+static bool send_failed(struct lane *lane, int error)
+{
+    if (error == EFAULT) {
+        local_fault(lane);
+        return true;
+    }
     recall_unsent(lane);
+    if (error == EINTR)
+        return true;
     if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
         lane->send_blocked = true;
-    } else if (error == EFAULT && lane->send_index < lane->request_count) {
-        lane_give_up_request(lane, lane->send_index, TE_RESULT_LOCAL_FAULT);
-    } else {
-        /* A refusal may be waiting to be read; it says more than the error. */
-        lane_receive(lane);
-        if (lane->state == LANE_OPEN)
-            lane_broken(lane, error);
+        return false;
     }
+    /* A refusal may be waiting to be read; it says more than the error. */
+    lane_receive(lane);
+    if (lane->state == LANE_OPEN)
+        lane_broken(lane, error);
+    return false;
 }
 
 bool lane_send(struct lane *lane)
@@ -139,26 +166,23 @@ bool lane_send(struct lane *lane)
         ssize_t sent;
 
         gather(lane, &outgoing);
-        if (outgoing.part_count == 0)
+        if (outgoing.part_count == 0) {
+            lane->one_by_one = false;
             break;
+        }
         message.msg_iovlen = outgoing.part_count;
         sent = sendmsg(lane->watch.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
-            if (errno == EINTR) {
-                recall_unsent(lane);
+            if (send_failed(lane, errno))
                 continue;
-            }
-            send_failed(lane, errno);
             break;
         }
+        /* Fewer bytes than given may mean a full socket or missing memory: the next call tells. */
         moved = true;
+        lane->send_blocked = false;
         lane->progress_ns = te_now_ns();
         account_sent(lane, (uint64_t)sent);
-        lane->send_blocked = (uint64_t)sent < outgoing.total;
-        if (lane->send_blocked) {
-            recall_unsent(lane);
-            break;
-        }
+        recall_unsent(lane);
     }
     return moved;
 }

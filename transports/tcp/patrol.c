@@ -160,11 +160,10 @@ static void stop(void *data)
     te_reactor_timer_clear(patrol->reactor, &patrol->tidy);
 }
 
-void patrols_free(struct te_transport *transport)
+void patrols_stop(struct te_transport *transport)
 {
     for (size_t i = 0; i < transport->engine->reactor_count; i++)
         te_reactor_run_wait(transport->patrols[i].reactor, stop, &transport->patrols[i]);
-    g_free(transport->patrols);
 }
 
 struct patrol *patrol_for_new_lane(struct te_transport *transport)

@@ -2,9 +2,12 @@
  * How the TCP transport is cut.
  *
  *   transport.c     the ops table, creation and destruction, what both halves share
- *   target.c        serves peers: takes their requests and moves registered memory
+ *   target.c        serves peers: accepts them, one loop per reactor
+ *   connection.c    one peer's connection: takes requests, moves registered memory
  *   endpoint.c      one remote data port and its lanes: which lane a slice takes
- *   lane.c          one connection to it: ownership, life, time-outs
+ *   lane.c          one connection to it: who drives it, its life
+ *   lane_queue.c    what it holds: waiting slices, requests on the wire
+ *   lane_time.c     cancels, deadlines, silent peers
  *   lane_end.c      how a connection ends and what becomes of its slices: break, rejection, fence
  *   lane_send.c     requests and bodies out
  *   lane_receive.c  status frames and bodies in
@@ -18,6 +21,7 @@
 #define TE_TRANSPORTS_TCP_TCP_PRIVATE_H
 
 #include <glib.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
 
@@ -60,7 +64,7 @@ struct te_transport {
     struct patrol *patrols; /* one per reactor */
     _Atomic bool closing;
     _Atomic unsigned next_patrol;
-    GMutex endpoints_lock;
+    pthread_mutex_t endpoints_lock;
     GHashTable *endpoints;    /* key text -> struct te_endpoint, in use or draining */
     GPtrArray *all_endpoints; /* every one ever made; freed with the transport, since stale drivers may still point to
                                  their lanes */
@@ -120,6 +124,7 @@ struct lane {
     int protocol_version;
     bool watched; /* the reactor is told of input and output, not only of the end */
     bool send_blocked;
+    bool one_by_one; /* some local address is not there: find out which by sending requests alone */
     struct slice_queue waiting[TE_TASK_PRIORITY_COUNT];
     unsigned waiting_count;
     unsigned turn;            /* for the weights of the priorities */
@@ -143,7 +148,7 @@ struct te_endpoint {
     struct te_address address;
     char text[TE_ADDRESS_TEXT_MAX];
     int protocol_version;
-    GMutex lanes_lock; /* for adding lanes */
+    pthread_mutex_t lanes_lock; /* for adding lanes */
     _Atomic unsigned lane_count;
     struct lane *lanes[LANES_MAX];
     _Atomic unsigned window; /* requests per lane; small after a rejection, doubles with success */
@@ -191,6 +196,13 @@ bool lane_claim(void *lane, struct pollfd *descriptor);
 void lane_unclaim(void *lane);
 /* Owner only. */
 void lane_set_watched(struct lane *lane, bool watched);
+
+/* lane_queue.c, owner only */
+void slice_queue_append(struct slice_queue *queue, struct te_slice *slice);
+void lane_take_inbox(struct lane *lane);
+void lane_note_deadline(struct lane *lane, const struct te_slice *slice);
+/* A peer that has nothing to do costs little memory. */
+void lane_release_ring(struct lane *lane, int64_t now_ns);
 struct request *lane_request(struct lane *lane, unsigned index);
 void lane_push_request(struct lane *lane, struct te_slice *slice);
 /* Takes the first request off the ring; its slice, if it has one, is the caller's to end. */
@@ -198,11 +210,22 @@ struct request lane_pop_request(struct lane *lane);
 struct te_slice *lane_pop_waiting(struct lane *lane);
 /* Back to where it came from, as the first. */
 void lane_unpop_waiting(struct lane *lane, struct te_slice *slice);
+/* Takes the last request off the ring. */
+void lane_drop_request(struct lane *lane);
 /* Takes the last request, of which no byte has been sent, back to the waiting ones. */
 void lane_recall_request(struct lane *lane);
 /* The lane holds the slice no longer. */
 void lane_account_leaving(struct lane *lane, const struct te_slice *slice);
 void lane_finish(struct lane *lane, struct te_slice *slice, enum te_slice_result result, uint64_t bytes);
+
+/* lane_time.c, owner only */
+/* Gives up what is canceled or past its deadline. */
+void lane_give_up_overdue(struct lane *lane, int64_t now_ns);
+/* ... and looks after fences and silence. */
+void lane_look_at_clock(struct lane *lane);
+void lane_close_if_idle(struct lane *lane);
+/* Gives everything up; now: without waiting for the peer. */
+void lane_abandon(struct lane *lane, bool now);
 
 /* lane_end.c, owner only */
 /* Closes the socket; rudely: with a reset, so that the peer drops what it has not taken yet. */
@@ -226,7 +249,8 @@ bool lane_receive(struct lane *lane);
 
 /* patrol.c */
 void patrols_new(struct te_transport *transport);
-void patrols_free(struct te_transport *transport);
+/* No tick follows; the patrols stay until the lanes are gone. */
+void patrols_stop(struct te_transport *transport);
 struct patrol *patrol_for_new_lane(struct te_transport *transport);
 struct te_reactor *patrol_reactor(const struct patrol *patrol);
 /* The lane holds slices: see that it is looked after until it has been idle for a while. Any thread. */

@@ -64,7 +64,7 @@ static te_status create(struct te_engine *engine, te_slice_finished_function fin
         g_free(transport);
         return status;
     }
-    g_mutex_init(&transport->endpoints_lock);
+    pthread_mutex_init(&transport->endpoints_lock, NULL);
     transport->endpoints = g_hash_table_new(g_str_hash, g_str_equal);
     transport->all_endpoints = g_ptr_array_new();
     g_queue_init(&transport->free_endpoints);
@@ -92,26 +92,38 @@ static void abandon_all(struct te_transport *transport)
     }
 }
 
-/* The watches of lanes go with them. */
-static void forget_hot_watch(void *reactor)
+/* In each reactor's thread: it may still be in a lane's handler for an event it had been told of, or poll the lane. */
+static void forget_lanes(void *data)
 {
-    te_reactor_hot(reactor, NULL);
+    const struct te_transport *transport = data;
+
+    for (guint i = 0; i < transport->all_endpoints->len; i++) {
+        struct te_endpoint *endpoint = g_ptr_array_index(transport->all_endpoints, i);
+        unsigned count = atomic_load(&endpoint->lane_count);
+
+        for (unsigned j = 0; j < count; j++) {
+            struct te_reactor *reactor = patrol_reactor(endpoint->lanes[j]->patrol);
+
+            if (te_reactor_is_current(reactor))
+                te_reactor_remove(reactor, &endpoint->lanes[j]->watch);
+        }
+    }
 }
 
 static void destroy(struct te_transport *transport)
 {
     abandon_all(transport);
-    patrols_free(transport);
-    /* Reactors may still be in a lane's handler for an event they had been told of. */
+    patrols_stop(transport);
     for (size_t i = 0; i < transport->engine->reactor_count; i++)
-        te_reactor_run_wait(transport->engine->reactors[i], forget_hot_watch, transport->engine->reactors[i]);
+        te_reactor_run_wait(transport->engine->reactors[i], forget_lanes, transport);
     tcp_target_free(transport->target);
     for (guint i = 0; i < transport->all_endpoints->len; i++)
         endpoint_free(g_ptr_array_index(transport->all_endpoints, i));
     g_ptr_array_free(transport->all_endpoints, TRUE);
+    g_free(transport->patrols);
     g_hash_table_destroy(transport->endpoints);
     g_queue_clear(&transport->free_endpoints);
-    g_mutex_clear(&transport->endpoints_lock);
+    pthread_mutex_destroy(&transport->endpoints_lock);
     g_free(transport);
 }
 
