@@ -138,7 +138,8 @@ static bool peer_ends_first(const struct vector *vector, size_t connection)
         struct json_object *entry = json_object_array_get_idx(sequence, i);
         const char *event = vector_text(entry, "event");
 
-        if (json_object_get_uint64(vector_member(entry, "conn")) == connection && event && strcmp(event, "connect") != 0)
+        if (json_object_get_uint64(vector_member(entry, "conn")) == connection && event &&
+            strcmp(event, "connect") != 0)
             return strcmp(vector_text(entry, "dir"), "s2c") == 0;
     }
     return false;
@@ -270,8 +271,7 @@ static void play_transfer(const struct vector *vector, struct te_classic *classi
     batch_id_t batch = te_classic_allocate_batch_id(classic, 1);
 
     assert_int_equal(sscanf(call, "xfer %c %lu %lx %lu", &direction, &offset, &remote, &length), 4);
-    assert_int_equal(
-        sscanf(result, "submit %d task0 rc=%d st=%d bytes=%lu", &submitted, &code, &state, &bytes), 4);
+    assert_int_equal(sscanf(result, "submit %d task0 rc=%d st=%d bytes=%lu", &submitted, &code, &state, &bytes), 4);
     request.opcode = direction == 'r' ? OPCODE_READ : OPCODE_WRITE;
     request.source = replay->memory + offset;
     request.target_offset = remote;
@@ -483,9 +483,9 @@ static void an_engine_that_waits_for_a_dead_peer_is_destroyed_at_once(void **sta
     echo_request(silent, te_classic_port(classic), port);
     g_thread_join(thread);
     assert_int_equal(opening.result, 1);
-    assert_int_equal(te_outgoing_new(classic->engine->notifier, te_segment_find(classic->engine->segments, 1), "n", "t",
-                                     &outgoing),
-                     TE_OK);
+    assert_int_equal(
+        te_outgoing_new(classic->engine->notifier, te_segment_find(classic->engine->segments, 1), "n", "t", &outgoing),
+        TE_OK);
     te_notifier_post(outgoing);
     silent = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     assert_true(silent >= 0);
@@ -540,15 +540,14 @@ static void connection_messages_are_accepted_and_rejected(void **state)
     struct te_segment_descriptor *descriptor;
 
     (void)state;
-    assert_int_equal(te_classic_connect_message(classic->engine, "127.0.0.1", (uint16_t)te_classic_port(classic),
-                                                &request, &reply),
-                     TE_OK);
+    assert_int_equal(
+        te_classic_connect_message(classic->engine, "127.0.0.1", (uint16_t)te_classic_port(classic), &request, &reply),
+        TE_OK);
     assert_string_equal(reply.reply_message, "");
     te_handshake_clear(&reply);
     /* An engine without a transport has no descriptor, and says so. */
-    assert_int_not_equal(te_peer_fetch_descriptor(classic->engine, "127.0.0.1", (uint16_t)te_classic_port(bare),
-                                                  &descriptor),
-                         TE_OK);
+    assert_int_not_equal(
+        te_peer_fetch_descriptor(classic->engine, "127.0.0.1", (uint16_t)te_classic_port(bare), &descriptor), TE_OK);
     te_classic_destroy(classic);
     te_classic_destroy(bare);
 }
@@ -603,5 +602,5 @@ int main(void)
         cmocka_unit_test(notifications_that_are_too_long_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_use_log, NULL);
 }

@@ -57,9 +57,9 @@ static struct te_segment_descriptor *read_descriptor(const GString *reply)
 
     assert_true(reply->len > TE_FRAME_LENGTH_BYTES + 1);
     assert_int_equal(reply->str[TE_FRAME_LENGTH_BYTES], TE_FRAME_METADATA);
-    assert_int_equal(te_descriptor_read(reply->str + TE_FRAME_LENGTH_BYTES + 1,
-                                        reply->len - TE_FRAME_LENGTH_BYTES - 1, &descriptor),
-                     TE_OK);
+    assert_int_equal(
+        te_descriptor_read(reply->str + TE_FRAME_LENGTH_BYTES + 1, reply->len - TE_FRAME_LENGTH_BYTES - 1, &descriptor),
+        TE_OK);
     return descriptor;
 }
 
@@ -213,7 +213,8 @@ static void a_region_that_peers_may_not_reach_is_not_published(void **state)
 
 enum { MANY_BUFFERS = 20000, MANY_BUFFER_BYTES = 64 };
 
-/* Longer than socket buffers, and asked for by clients that do not read it yet: they share one copy and hold up nobody. */
+/* Longer than socket buffers, and asked for by clients that do not read it yet: they share one copy and hold up nobody.
+ */
 static void a_long_answer_waits_for_slow_readers(void **state)
 {
     enum { READERS = 50 };
@@ -240,8 +241,7 @@ static void a_long_answer_waits_for_slow_readers(void **state)
         assert_false(reset);
         descriptor = read_descriptor(answer);
         assert_int_equal(descriptor->buffer_count, MANY_BUFFERS);
-        assert_int_equal(descriptor->buffers[MANY_BUFFERS - 1].address,
-                         (uintptr_t)buffers[MANY_BUFFERS - 1].addr);
+        assert_int_equal(descriptor->buffers[MANY_BUFFERS - 1].address, (uintptr_t)buffers[MANY_BUFFERS - 1].addr);
         te_segment_descriptor_unref(descriptor);
         g_string_free(answer, TRUE);
         close(readers[i]);
@@ -422,5 +422,5 @@ int main(void)
         cmocka_unit_test(an_engine_with_open_connections_can_be_destroyed),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_use_log, NULL);
 }

@@ -1,4 +1,6 @@
-/* Plain blocking sockets on loopback for tests; every wait ends after a generous time, as a failure. */
+/* Plain blocking sockets on loopback for tests; every wait ends after a generous time, as a failure. And a log that
+ * does not go through GLib, whose writer formats the time with localtime(), a race in the eyes of the thread sanitizer.
+ */
 #ifndef TE_TESTS_UNIT_SOCKET_HELPERS_H
 #define TE_TESTS_UNIT_SOCKET_HELPERS_H
 
@@ -8,13 +10,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <glib.h>
 
+#include "core/log.h"
+
 enum { TEST_PATIENCE_SECONDS = 30 };
+
+static inline void test_log(int level, const char *message, void *unused)
+{
+    (void)unused;
+    fprintf(stderr, "[%d] %s\n", level, message);
+}
+
+static inline int test_use_log(void **state)
+{
+    (void)state;
+    te_log_set_function(test_log, NULL);
+    return 0;
+}
 
 static inline void test_socket_patience(int descriptor)
 {
@@ -88,7 +106,8 @@ static inline bool test_receive(int descriptor, void *bytes, size_t size)
     return true;
 }
 
-/* Everything until the peer ends the connection; *reset says that it did so with a reset. False: nothing came in time. */
+/* Everything until the peer ends the connection; *reset says that it did so with a reset. False: nothing came in time.
+ */
 static inline bool test_receive_to_end(int descriptor, GString *bytes, bool *reset)
 {
     char piece[65536];
