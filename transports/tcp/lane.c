@@ -14,159 +14,10 @@
 #include "transports/tcp/tcp_private.h"
 
 enum {
-    REQUESTS_MIN = 16, /* first capacity of the ring */
-    YIELD_EVERY = 4,   /* fruitless polls in a row until the processor is offered to others */
-    HIGH_TURNS = 16,   /* of 21 slices taken while all classes wait, so many are of high priority ... */
-    MEDIUM_TURNS = 4,  /* ... and so many of medium */
-    LOW_TURNS = 1
+    YIELD_EVERY = 4, /* fruitless polls in a row until the processor is offered to others */
 };
-#define RING_KEPT_NS   (20 * TE_NS_PER_MS)         /* how long a large ring outlives the last request */
 #define POLLED_NS      (100 * TE_NS_PER_MS / 1000) /* after a poll, this long, more are expected */
 #define EMPTY_PAUSE_NS 400                         /* a lane found empty is not asked again for so long */
-
-/* Queues */
-
-static void queue_append(struct slice_queue *queue, struct te_slice *slice)
-{
-    slice->next = NULL;
-    *queue->tail = slice;
-    queue->tail = &slice->next;
-}
-
-struct te_slice *lane_pop_waiting(struct lane *lane)
-{
-    static const enum te_priority first_choice[HIGH_TURNS + MEDIUM_TURNS + LOW_TURNS] = {
-        [3] = TE_TASK_PRIORITY_MEDIUM,  [8] = TE_TASK_PRIORITY_MEDIUM, [13] = TE_TASK_PRIORITY_MEDIUM,
-        [18] = TE_TASK_PRIORITY_MEDIUM, [20] = TE_TASK_PRIORITY_LOW, /* all others: high */
-    };
-    enum te_priority choice = first_choice[lane->turn];
-
-    if (lane->waiting_count == 0)
-        return NULL;
-    lane->turn = (lane->turn + 1) % G_N_ELEMENTS(first_choice);
-    if (lane->waiting[choice].head == NULL)
-        for (choice = TE_TASK_PRIORITY_HIGH; lane->waiting[choice].head == NULL;)
-            choice++;
-
-    struct slice_queue *queue = &lane->waiting[choice];
-    struct te_slice *slice = queue->head;
-
-    queue->head = slice->next;
-    if (queue->head == NULL)
-        queue->tail = &queue->head;
-    lane->waiting_count--;
-    return slice;
-}
-
-void lane_unpop_waiting(struct lane *lane, struct te_slice *slice)
-{
-    struct slice_queue *queue = &lane->waiting[slice->priority];
-
-    slice->next = queue->head;
-    queue->head = slice;
-    if (slice->next == NULL)
-        queue->tail = &slice->next;
-    lane->waiting_count++;
-}
-
-static int64_t earlier(int64_t left_ns, int64_t right_ns)
-{
-    if (left_ns == 0 || right_ns == 0)
-        return left_ns + right_ns;
-    return MIN(left_ns, right_ns);
-}
-
-static void take_inbox(struct lane *lane)
-{
-    struct te_slice *latest_first = atomic_exchange_explicit(&lane->inbox, NULL, memory_order_acquire);
-    struct te_slice *slices = NULL;
-
-    while (latest_first != NULL) {
-        struct te_slice *next = latest_first->next;
-
-        latest_first->next = slices;
-        slices = latest_first;
-        latest_first = next;
-    }
-    while (slices != NULL) {
-        struct te_slice *next = slices->next;
-
-        queue_append(&lane->waiting[slices->priority], slices);
-        lane->waiting_count++;
-        lane->earliest_deadline_ns = earlier(lane->earliest_deadline_ns, slices->deadline_ns);
-        slices = next;
-    }
-}
-
-/* The ring of requests on the wire */
-
-struct request *lane_request(struct lane *lane, unsigned index)
-{
-    return &lane->requests[(lane->request_first + index) & (lane->request_capacity - 1)];
-}
-
-void lane_push_request(struct lane *lane, struct te_slice *slice)
-{
-    if (lane->request_count == lane->request_capacity) {
-        unsigned capacity = lane->request_capacity == 0 ? REQUESTS_MIN : lane->request_capacity * 2;
-        struct request *requests = g_new(struct request, capacity);
-
-        for (unsigned i = 0; i < lane->request_count; i++)
-            requests[i] = *lane_request(lane, i);
-        g_free(lane->requests);
-        lane->requests = requests;
-        lane->request_capacity = capacity;
-        lane->request_first = 0;
-    }
-    *lane_request(lane, lane->request_count++) = (struct request){
-        .slice = slice,
-        .local_address = slice->local_address,
-        .remote_address = slice->remote_address,
-        .length = slice->length,
-        .write = slice->opcode == TE_OPCODE_WRITE,
-    };
-    lane->wire_bytes += slice->length;
-}
-
-struct request lane_pop_request(struct lane *lane)
-{
-    struct request request = *lane_request(lane, 0);
-
-    lane->request_first = (lane->request_first + 1) & (lane->request_capacity - 1);
-    lane->request_count--;
-    lane->wire_bytes -= request.length;
-    lane->receive_offset = 0;
-    if (lane->send_index > 0)
-        lane->send_index--;
-    else
-        lane->send_offset = 0;
-    return request;
-}
-
-void lane_drop_request(struct lane *lane)
-{
-    lane->wire_bytes -= lane_request(lane, --lane->request_count)->length;
-}
-
-void lane_recall_request(struct lane *lane)
-{
-    struct te_slice *slice = lane_request(lane, lane->request_count - 1)->slice;
-
-    lane_drop_request(lane);
-    lane_unpop_waiting(lane, slice);
-}
-
-void lane_account_leaving(struct lane *lane, const struct te_slice *slice)
-{
-    atomic_fetch_sub_explicit(&lane->outstanding_bytes, slice->length, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&lane->outstanding, 1, memory_order_release);
-}
-
-void lane_finish(struct lane *lane, struct te_slice *slice, enum te_slice_result result, uint64_t bytes)
-{
-    lane_account_leaving(lane, slice);
-    lane->endpoint->transport->finished(slice, result, bytes);
-}
 
 /* Watching */
 
@@ -237,151 +88,6 @@ static void lane_check_connect(struct lane *lane)
     }
 }
 
-/* Giving up: cancel, deadlines, silence */
-
-/* Whether the slice is to be given up now, and as what. */
-static bool slice_is_over(const struct te_slice *slice, int64_t now_ns, enum te_slice_result *result)
-{
-    if (atomic_load_explicit(&slice->task->cancel_requested, memory_order_relaxed)) {
-        *result = TE_RESULT_CANCELED;
-        return true;
-    }
-    if (slice->deadline_ns != 0 && slice->deadline_ns <= now_ns) {
-        *result = TE_RESULT_TIMED_OUT;
-        return true;
-    }
-    return false;
-}
-
-static void give_up_waiting(struct lane *lane, int64_t now_ns)
-{
-    for (int i = 0; i < TE_TASK_PRIORITY_COUNT; i++) {
-        struct te_slice *slices = lane->waiting[i].head;
-
-        lane->waiting[i].head = NULL;
-        lane->waiting[i].tail = &lane->waiting[i].head;
-        while (slices != NULL) {
-            struct te_slice *next = slices->next;
-            enum te_slice_result result;
-
-            if (slice_is_over(slices, now_ns, &result)) {
-                lane->waiting_count--;
-                lane_finish(lane, slices, result, 0);
-            } else {
-                queue_append(&lane->waiting[i], slices);
-                lane->earliest_deadline_ns = earlier(lane->earliest_deadline_ns, slices->deadline_ns);
-            }
-            slices = next;
-        }
-    }
-}
-
-static void give_up_overdue(struct lane *lane, int64_t now_ns)
-{
-    lane->earliest_deadline_ns = 0;
-    give_up_waiting(lane, now_ns);
-    for (unsigned i = 0; i < lane->request_count; i++) {
-        struct request *request = lane_request(lane, i);
-        enum te_slice_result result;
-
-        if (request->slice == NULL || request->fenced)
-            continue;
-        if (slice_is_over(request->slice, now_ns, &result)) {
-            lane_give_up_request(lane, i, result);
-            if (lane->state == LANE_CLOSED) {
-                give_up_waiting(lane, now_ns); /* the others came back there */
-                return;
-            }
-        } else {
-            lane->earliest_deadline_ns = earlier(lane->earliest_deadline_ns, request->slice->deadline_ns);
-        }
-    }
-}
-
-/* Bytes that the peer's kernel has taken count as progress, too. */
-static void note_acknowledged(struct lane *lane, int64_t now_ns)
-{
-    uint64_t acknowledged = socket_acknowledged_bytes(lane->watch.descriptor);
-
-    if (acknowledged == lane->acknowledged_seen)
-        return;
-    lane->acknowledged_seen = acknowledged;
-    lane->progress_ns = now_ns;
-}
-
-static bool has_fenced_request(struct lane *lane)
-{
-    for (unsigned i = 0; i < lane->request_count; i++)
-        if (lane_request(lane, i)->fenced)
-            return true;
-    return false;
-}
-
-/* A peer that has nothing to do costs little memory. */
-static void release_ring(struct lane *lane, int64_t now_ns)
-{
-    if (lane->request_count > 0 || lane->request_capacity <= REQUESTS_MIN || now_ns - lane->progress_ns < RING_KEPT_NS)
-        return;
-    g_free(lane->requests);
-    lane->requests = NULL;
-    lane->request_capacity = lane->request_first = 0;
-}
-
-static void look_at_clock(struct lane *lane)
-{
-    const struct tcp_options *options = &lane->endpoint->transport->options;
-    int64_t now_ns = te_now_ns();
-
-    if (lane->earliest_deadline_ns != 0 && lane->earliest_deadline_ns <= now_ns)
-        give_up_overdue(lane, now_ns);
-    if ((lane->state != LANE_OPEN && lane->state != LANE_FENCING) || lane->request_count == 0) {
-        release_ring(lane, now_ns);
-        return;
-    }
-    note_acknowledged(lane, now_ns);
-    if (now_ns >= lane->fence_due_ns && now_ns - lane->progress_ns > options->fence_ns && has_fenced_request(lane)) {
-        lane_close_socket(lane, true);
-        lane_broken(lane, ETIMEDOUT);
-    } else if (now_ns - lane->progress_ns > options->silence_ns) {
-        te_log_limited(TE_LOG_WARNING, "%s has neither taken nor answered anything for %.1f s: %u transfers fail",
-                       lane->endpoint->text, (double)(now_ns - lane->progress_ns) / 1e9,
-                       atomic_load_explicit(&lane->outstanding, memory_order_relaxed));
-        lane_give_up(lane, TE_RESULT_TIMED_OUT);
-    }
-}
-
-static bool has_live_request(struct lane *lane)
-{
-    for (unsigned i = 0; i < lane->request_count; i++)
-        if (lane_request(lane, i)->slice != NULL)
-            return true;
-    return false;
-}
-
-static void abandon(struct lane *lane, bool now)
-{
-    struct te_slice *slice;
-
-    if (now) {
-        lane_give_up(lane, TE_RESULT_CANCELED);
-        return;
-    }
-    for (unsigned i = 0; i < lane->request_count && lane->state != LANE_CLOSED; i++)
-        if (lane_request(lane, i)->slice != NULL && !lane_request(lane, i)->fenced)
-            lane_give_up_request(lane, i, TE_RESULT_CANCELED);
-    while ((slice = lane_pop_waiting(lane)) != NULL)
-        lane_finish(lane, slice, TE_RESULT_CANCELED, 0);
-    if (!has_live_request(lane))
-        lane_give_up(lane, TE_RESULT_CANCELED);
-}
-
-static void close_if_idle(struct lane *lane)
-{
-    if (lane->state == LANE_OPEN && lane->request_count == 0 && lane->waiting_count == 0 &&
-        te_now_ns() - lane->progress_ns > lane->endpoint->transport->options.idle_ns)
-        lane_close_socket(lane, false);
-}
-
 /* Ownership */
 
 static bool lane_own(struct lane *lane)
@@ -398,7 +104,7 @@ static void pass_on_waiting(struct lane *lane)
 
     while ((slice = lane_pop_waiting(lane)) != NULL) {
         lane_account_leaving(lane, slice);
-        queue_append(&slices, slice);
+        slice_queue_append(&slices, slice);
     }
     if (slices.head == NULL || endpoint_replace(lane->endpoint, slices.head))
         return;
@@ -407,7 +113,7 @@ static void pass_on_waiting(struct lane *lane)
 
         atomic_fetch_add_explicit(&lane->outstanding_bytes, slice->length, memory_order_relaxed);
         atomic_fetch_add_explicit(&lane->outstanding, 1, memory_order_relaxed);
-        queue_append(&lane->waiting[slice->priority], slice);
+        slice_queue_append(&lane->waiting[slice->priority], slice);
         lane->waiting_count++;
         slice = next;
     }
@@ -416,13 +122,13 @@ static void pass_on_waiting(struct lane *lane)
 static void attend(struct lane *lane, uint32_t attention)
 {
     if (attention & (ATTENTION_ABANDON | ATTENTION_RESET))
-        abandon(lane, (attention & ATTENTION_RESET) != 0);
+        lane_abandon(lane, (attention & ATTENTION_RESET) != 0);
     if (attention & ATTENTION_CANCEL)
-        give_up_overdue(lane, te_now_ns());
+        lane_give_up_overdue(lane, te_now_ns());
     if (attention & ATTENTION_TIME)
-        look_at_clock(lane);
+        lane_look_at_clock(lane);
     if (attention & ATTENTION_IDLE)
-        close_if_idle(lane);
+        lane_close_if_idle(lane);
     if (attention & ATTENTION_WATCH)
         lane_set_watched(lane, true);
 }
@@ -432,7 +138,7 @@ static bool lane_work(struct lane *lane, uint32_t attention)
 {
     bool moved = false;
 
-    take_inbox(lane);
+    lane_take_inbox(lane);
     if (attention & ~(uint32_t)(ATTENTION_SUBMIT | ATTENTION_READY))
         attend(lane, attention);
     if (lane->state == LANE_FENCING && lane->waiting_count > 0)
@@ -466,7 +172,6 @@ static bool lane_work_and_release(struct lane *lane, uint32_t attention)
         attention = atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst);
         if (attention != 0)
             continue;
-        atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
         atomic_store_explicit(&lane->owned, 0, memory_order_seq_cst);
         if (atomic_load_explicit(&lane->attention, memory_order_seq_cst) == 0 || !lane_own(lane))
             break;
@@ -509,6 +214,7 @@ void lane_submit(struct lane *lane, struct te_slice *slices)
         first->next = latest;
     } while (!atomic_compare_exchange_weak_explicit(&lane->inbox, &latest, reversed, memory_order_release,
                                                     memory_order_relaxed));
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     patrol_add(lane);
     lane_drive(lane, ATTENTION_SUBMIT);
 }
@@ -517,11 +223,14 @@ void lane_poll(void *data)
 {
     struct lane *lane = data;
     int64_t empty_ns = atomic_load_explicit(&lane->empty_ns, memory_order_relaxed);
+    int64_t now_ns;
     unsigned looks;
 
     if (empty_ns != 0 && te_now_ns() - empty_ns < EMPTY_PAUSE_NS)
         return;
-    atomic_store_explicit(&lane->polled_ns, te_now_ns(), memory_order_relaxed);
+    now_ns = te_now_ns();
+    atomic_store_explicit(&lane->polled_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&lane->driven_ns, now_ns, memory_order_relaxed);
     if (!lane_own(lane))
         return;
     if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst))) {
@@ -553,6 +262,7 @@ static void lane_ready(struct te_watch *watch, uint32_t events)
     atomic_fetch_or_explicit(&lane->attention, ATTENTION_READY, memory_order_seq_cst);
     if (!lane_own(lane))
         return;
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     if (polled)
         lane_set_watched(lane, false);
     if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst)) && !polled)
@@ -589,6 +299,7 @@ void lane_unclaim(void *data)
 {
     struct lane *lane = data;
 
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&lane->sleeper, false, memory_order_release);
     if (atomic_load_explicit(&lane->outstanding, memory_order_acquire) > 0)
         lane_drive(lane, ATTENTION_WATCH);

@@ -2,9 +2,12 @@
  * How the TCP transport is cut.
  *
  *   transport.c     the ops table, creation and destruction, what both halves share
- *   target.c        serves peers: takes their requests and moves registered memory
+ *   target.c        serves peers: accepts them, one loop per reactor
+ *   connection.c    one peer's connection: takes requests, moves registered memory
  *   endpoint.c      one remote data port and its lanes: which lane a slice takes
- *   lane.c          one connection to it: ownership, life, time-outs
+ *   lane.c          one connection to it: who drives it, its life
+ *   lane_queue.c    what it holds: waiting slices, requests on the wire
+ *   lane_time.c     cancels, deadlines, silent peers
  *   lane_end.c      how a connection ends and what becomes of its slices: break, rejection, fence
  *   lane_send.c     requests and bodies out
  *   lane_receive.c  status frames and bodies in
@@ -193,6 +196,13 @@ bool lane_claim(void *lane, struct pollfd *descriptor);
 void lane_unclaim(void *lane);
 /* Owner only. */
 void lane_set_watched(struct lane *lane, bool watched);
+
+/* lane_queue.c, owner only */
+void slice_queue_append(struct slice_queue *queue, struct te_slice *slice);
+void lane_take_inbox(struct lane *lane);
+void lane_note_deadline(struct lane *lane, const struct te_slice *slice);
+/* A peer that has nothing to do costs little memory. */
+void lane_release_ring(struct lane *lane, int64_t now_ns);
 struct request *lane_request(struct lane *lane, unsigned index);
 void lane_push_request(struct lane *lane, struct te_slice *slice);
 /* Takes the first request off the ring; its slice, if it has one, is the caller's to end. */
@@ -207,6 +217,15 @@ void lane_recall_request(struct lane *lane);
 /* The lane holds the slice no longer. */
 void lane_account_leaving(struct lane *lane, const struct te_slice *slice);
 void lane_finish(struct lane *lane, struct te_slice *slice, enum te_slice_result result, uint64_t bytes);
+
+/* lane_time.c, owner only */
+/* Gives up what is canceled or past its deadline. */
+void lane_give_up_overdue(struct lane *lane, int64_t now_ns);
+/* ... and looks after fences and silence. */
+void lane_look_at_clock(struct lane *lane);
+void lane_close_if_idle(struct lane *lane);
+/* Gives everything up; now: without waiting for the peer. */
+void lane_abandon(struct lane *lane, bool now);
 
 /* lane_end.c, owner only */
 /* Closes the socket; rudely: with a reset, so that the peer drops what it has not taken yet. */
