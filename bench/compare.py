@@ -89,7 +89,7 @@ def latency_cases(all_programs: programs.Programs, segment: str, seconds: float)
 def growth_cases(all_programs: programs.Programs, seconds: float) -> Dict[str, Case]:
     """P11, P13 and the idle engine of P9."""
     cases: Dict[str, Case] = {}
-    for axis, counts in (("peers", (1, 1000)), ("regions", (1, 10000)), ("tasks", (1, 100, 10000))):
+    for axis, counts in (("peers", (1, 1000)), ("around", (1, 1000)), ("regions", (1, 10000)), ("tasks", (1, 100, 10000))):
         for count in counts:
             cases[f"growth {axis} {count}"] = functools.partial(programs.growth, all_programs, seconds, axis, count)
     cases["ours two pairs"] = functools.partial(

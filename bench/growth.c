@@ -1,11 +1,12 @@
 /*
  * What a transfer costs as things grow: one run for one axis and one count, to be compared with the run for count 1.
  *
- *   growth --axis=peers|regions|tasks [--count=N] [--seconds=S]
+ *   growth --axis=peers|around|regions|tasks [--count=N] [--seconds=S]
  *
- * peers     N engines in another process, read from in turn, one 4 KiB read at a time
- * regions   N registered regions of 4 KiB on both sides, read one at a time in a scattered order
- * tasks     N reads of 4 KiB in flight in one batch
+ * peers     N engines in another process are open, one of them is read from, one 4 KiB read at a time
+ * around    the same, but they are read from in turn, with a pause before each read in which the target falls asleep,
+ * as it would long have done when its turn comes; the pause is not counted regions   N registered regions of 4 KiB on
+ * both sides, read one at a time in a scattered order tasks     N reads of 4 KiB in flight in one batch
  *
  * One JSON object: time and CPU per transfer, and what the open peers took of this process: memory, descriptors,
  * threads. MC_MIN_RPC_PORT and MC_MAX_RPC_PORT must leave room for two ports per engine.
@@ -27,8 +28,10 @@ enum { BLOCK = 4096, NAME_MAX_BYTES = 128 };
 /* A prime: steps through the regions so that neighbours in time are not neighbours in memory. */
 enum { STRIDE = 7919 };
 
-enum axis { AXIS_PEERS, AXIS_REGIONS, AXIS_TASKS };
-static const char *const axis_names[] = {"peers", "regions", "tasks"};
+enum { PAUSE_US = 300 };
+
+enum axis { AXIS_PEERS, AXIS_AROUND, AXIS_REGIONS, AXIS_TASKS };
+static const char *const axis_names[] = {"peers", "around", "regions", "tasks"};
 
 struct options {
     enum axis axis;
@@ -72,7 +75,7 @@ static size_t regions_of(const struct options *options)
 
 static size_t targets_of(const struct options *options)
 {
-    return options->axis == AXIS_PEERS ? options->count : 1;
+    return options->axis == AXIS_PEERS || options->axis == AXIS_AROUND ? options->count : 1;
 }
 
 /* Offers the engines until the initiator goes. */
@@ -138,7 +141,7 @@ static void run_batch(transfer_engine_t engine, struct transfer_request *request
 static void aim(struct transfer_request *request, const struct options *options, const struct target *targets,
                 unsigned char *memory, uint64_t number)
 {
-    const struct target *target = &targets[options->axis == AXIS_PEERS ? number % options->count : 0];
+    const struct target *target = &targets[options->axis == AXIS_AROUND ? number % options->count : 0];
     size_t region = options->axis == AXIS_REGIONS ? number * STRIDE % options->count : 0;
     *request = (struct transfer_request){.opcode = OPCODE_READ,
                                          .source = memory + region * BLOCK,
@@ -155,7 +158,7 @@ static void open_all(transfer_engine_t engine, const struct options *options, st
         targets[i].segment = openSegment(engine, targets[i].name);
         if (targets[i].segment < 0)
             fail(targets[i].name);
-        aim(&request, options, targets, memory, i);
+        aim(&request, options, &targets[i], memory, 0);
         run_batch(engine, &request, 1);
     }
 }
@@ -168,23 +171,26 @@ static void measure(transfer_engine_t engine, const struct options *options, con
     if (!requests)
         te_bench_die("memory");
     uint64_t transfers = 0;
+    int64_t sum_ns = 0;
     double before = te_bench_cpu_seconds(getpid()), target_before = te_bench_cpu_seconds(target_process);
     int64_t start_ns = te_bench_now_ns(), now_ns = start_ns;
     while (now_ns < start_ns + (int64_t)(options->seconds * 1e9)) {
-        int64_t begin_ns = now_ns;
+        if (options->axis == AXIS_AROUND)
+            usleep(PAUSE_US);
+        int64_t begin_ns = te_bench_now_ns();
         for (size_t i = 0; i < batch; i++)
             aim(&requests[i], options, targets, memory, transfers++);
         run_batch(engine, requests, batch);
         now_ns = te_bench_now_ns();
+        sum_ns += now_ns - begin_ns;
         te_latency_add(latency, (now_ns - begin_ns) / (int64_t)batch);
     }
     free(requests);
     double each = 1e6 / (double)transfers;
     printf("\"transfers\":%llu,\"transfer_us\":{\"mean\":%.3f,\"p50\":%.3f,\"p99\":%.3f},\"cpu_us\":%.3f,"
            "\"target_cpu_us\":%.3f,",
-           (unsigned long long)transfers, (double)(now_ns - start_ns) / 1e9 * each,
-           te_latency_quantile_ns(latency, 0.5) / 1e3, te_latency_quantile_ns(latency, 0.99) / 1e3,
-           (te_bench_cpu_seconds(getpid()) - before) * each,
+           (unsigned long long)transfers, (double)sum_ns / 1e9 * each, te_latency_quantile_ns(latency, 0.5) / 1e3,
+           te_latency_quantile_ns(latency, 0.99) / 1e3, (te_bench_cpu_seconds(getpid()) - before) * each,
            (te_bench_cpu_seconds(target_process) - target_before) * each);
 }
 
@@ -205,8 +211,9 @@ static void initiate(const struct options *options, struct target *targets, pid_
            ((double)target_after - (double)target_before) / peers,
            ((double)entries_of("/proc/self/fd") - (double)descriptors) / peers, entries_of("/proc/self/task") - 2);
     measure(engine, options, targets, memory, target_process, &latency);
-    destroyTransferEngine(engine);
     printf("\"resident_bytes\":%zu}\n", resident_bytes(getpid()));
+    fflush(stdout);
+    destroyTransferEngine(engine);
 }
 
 static void receive_targets(int pipe_end, struct target *targets, size_t count)
@@ -230,7 +237,7 @@ static bool parse(int argc, char **argv, struct options *options)
     bool axis_known = false;
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (option == 'a') {
-            for (int i = AXIS_PEERS; i <= AXIS_TASKS; i++)
+            for (int i = 0; i <= AXIS_TASKS; i++)
                 if (!strcmp(optarg, axis_names[i])) {
                     options->axis = (enum axis)i;
                     axis_known = true;
@@ -251,7 +258,7 @@ int main(int argc, char **argv)
     struct options options = {.count = 1, .seconds = 1};
     int ends[2];
     if (!parse(argc, argv, &options)) {
-        fprintf(stderr, "usage: %s --axis=peers|regions|tasks [--count=N] [--seconds=S]\n", argv[0]);
+        fprintf(stderr, "usage: %s --axis=peers|around|regions|tasks [--count=N] [--seconds=S]\n", argv[0]);
         return 2;
     }
     struct target *targets = calloc(targets_of(&options), sizeof(*targets));

@@ -1,6 +1,6 @@
 /*
- * The classic runtime: one function for each slot of the ops table, with the meaning and the results that the public headers
- * document. None of them is called with a NULL runtime; every other argument may be anything a caller can pass.
+ * The classic runtime: one function for each slot of the ops table, with the meaning and the results that the public
+ * headers document. None of them is called with a NULL runtime; every other argument may be anything a caller can pass.
  */
 #ifndef TE_CLASSIC_RUNTIME_H
 #define TE_CLASSIC_RUNTIME_H
@@ -11,8 +11,8 @@
 struct te_classic;
 
 /* Arguments as of createTransferEngine. NULL with te_status_message() set when it fails. */
-struct te_classic *te_classic_create(const char *connection, const char *local_name, const char *host, uint64_t rpc_port,
-                                     int auto_discover);
+struct te_classic *te_classic_create(const char *connection, const char *local_name, const char *host,
+                                     uint64_t rpc_port, int auto_discover);
 void te_classic_destroy(struct te_classic *classic);
 
 int te_classic_get_local_ip_and_port(struct te_classic *classic, char *buffer, size_t size);
@@ -31,9 +31,10 @@ int te_classic_register_local_memory_batch(struct te_classic *classic, buffer_en
                                            const char *location);
 int te_classic_unregister_local_memory_batch(struct te_classic *classic, void **addresses, size_t count);
 batch_id_t te_classic_allocate_batch_id(struct te_classic *classic, size_t capacity);
-int te_classic_submit_transfer(struct te_classic *classic, batch_id_t batch, struct transfer_request *requests, size_t count);
-int te_classic_submit_transfer_with_notify(struct te_classic *classic, batch_id_t batch, struct transfer_request *requests,
-                                           size_t count, notify_msg_t message);
+int te_classic_submit_transfer(struct te_classic *classic, batch_id_t batch, struct transfer_request *requests,
+                               size_t count);
+int te_classic_submit_transfer_with_notify(struct te_classic *classic, batch_id_t batch,
+                                           struct transfer_request *requests, size_t count, notify_msg_t message);
 int te_classic_get_transfer_status(struct te_classic *classic, batch_id_t batch, size_t task,
                                    struct transfer_status *status);
 notify_msg_t *te_classic_get_notifs_from_engine(struct te_classic *classic, int *count);
@@ -45,8 +46,8 @@ int te_classic_show_links(struct te_classic *classic, char *buffer, size_t size,
 
 int te_classic_port(struct te_classic *classic);
 int te_classic_probe(struct te_classic *classic, const char *name);
-int te_classic_submit(struct te_classic *classic, batch_id_t batch, const struct transfer_request *requests, size_t count,
-                      const te_submit_options_t *options);
+int te_classic_submit(struct te_classic *classic, batch_id_t batch, const struct transfer_request *requests,
+                      size_t count, const te_submit_options_t *options);
 int te_classic_batch_status(struct te_classic *classic, batch_id_t batch, te_batch_status_t *status);
 int te_classic_wait_batch(struct te_classic *classic, batch_id_t batch, int64_t timeout_ns);
 int te_classic_wait_task(struct te_classic *classic, batch_id_t batch, size_t task, int64_t timeout_ns,

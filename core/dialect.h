@@ -31,9 +31,14 @@ struct te_dialect_ops {
      * may run in any thread but a reactor's. */
     te_status (*fetch_descriptor)(struct te_engine *engine, const char *host, uint16_t port,
                                   struct te_segment_descriptor **descriptor);
+    /* *sent: whether the peer may have got it, whatever is returned; if so, it must not be sent again. */
     te_status (*notify)(struct te_engine *engine, const char *host, uint16_t port, const char *name, size_t name_length,
-                        const char *message, size_t message_length);
+                        const char *message, size_t message_length, bool *sent);
     te_status (*probe)(struct te_engine *engine, const char *host, uint16_t port);
+
+    /* Whether a notification fits into one message of this dialect: TE_OK or TE_INVALID_ARGUMENT. Does not block. */
+    te_status (*check_notification)(struct te_engine *engine, const char *name, size_t name_length, const char *message,
+                                    size_t message_length);
 };
 
 #endif

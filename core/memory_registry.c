@@ -530,19 +530,23 @@ static bool permits(enum te_permission permission, enum te_access access)
     return permission == TE_GLOBAL_READ_WRITE || (permission == TE_GLOBAL_READ_ONLY && access == TE_ACCESS_REMOTE_READ);
 }
 
-const struct te_region *te_registry_enter(struct te_registry_reader *reader, uint64_t address, uint64_t length,
-                                          enum te_access access)
+const struct te_region *te_registry_look_up(struct te_registry_reader *reader, uint64_t address, uint64_t length,
+                                            enum te_access access)
 {
-    struct te_registry *registry = reader->registry;
-    const struct entry *entry;
+    const struct entry *entry = find_at_or_below(atomic_load(&reader->registry->root), address);
 
-    atomic_store(&reader->epoch, atomic_load(&registry->epoch));
-    entry = find_at_or_below(atomic_load(&registry->root), address);
     /* entry->region.address <= address */
     if (entry == NULL || length == 0 || address - entry->region.address >= entry->region.length ||
         length > entry->region.length - (address - entry->region.address))
         return NULL;
     return permits(entry->region.permission, access) ? &entry->region : NULL;
+}
+
+const struct te_region *te_registry_enter(struct te_registry_reader *reader, uint64_t address, uint64_t length,
+                                          enum te_access access)
+{
+    atomic_store(&reader->epoch, atomic_load(&reader->registry->epoch));
+    return te_registry_look_up(reader, address, length, access);
 }
 
 void te_registry_leave(struct te_registry_reader *reader)

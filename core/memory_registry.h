@@ -57,6 +57,9 @@ void te_registry_reader_free(struct te_registry_reader *reader);
  * reader. */
 const struct te_region *te_registry_enter(struct te_registry_reader *reader, uint64_t address, uint64_t length,
                                           enum te_access access);
+/* Another range, between enter (whatever that returned) and leave. */
+const struct te_region *te_registry_look_up(struct te_registry_reader *reader, uint64_t address, uint64_t length,
+                                            enum te_access access);
 void te_registry_leave(struct te_registry_reader *reader);
 
 /* A counter that changes with every change of the set, to cache what was derived from it. */

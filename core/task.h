@@ -42,7 +42,7 @@ enum te_task_state {
 };
 
 enum te_opcode { TE_OPCODE_READ = 0, TE_OPCODE_WRITE = 1 };
-enum te_priority { TE_PRIORITY_HIGH, TE_PRIORITY_MEDIUM, TE_PRIORITY_LOW, TE_PRIORITY_COUNT };
+enum te_priority { TE_TASK_PRIORITY_HIGH, TE_TASK_PRIORITY_MEDIUM, TE_TASK_PRIORITY_LOW, TE_TASK_PRIORITY_COUNT };
 
 enum te_slice_outcome {
     TE_SLICE_SUCCEEDED,
@@ -176,7 +176,7 @@ te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size
 
 /* An eventfd that is readable after a task of the batch (of any batch: id 0) has become terminal since it was last
  * read. Owned by the table; closed with the batch or the table. Negative status on failure. */
-int te_batch_event_fd(struct te_batch_table *table, uint64_t id);
+int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id);
 
 /* Tasks published and not terminal, over all batches. */
 uint64_t te_batch_table_running(struct te_batch_table *table);

@@ -288,7 +288,7 @@ static int event_fd_at(_Atomic int *place, bool *made)
 }
 
 /* What had ended before there was a descriptor to tell it by is told now. */
-int te_batch_event_fd(struct te_batch_table *table, uint64_t id)
+int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id)
 {
     struct te_batch *batch;
     int event_fd;

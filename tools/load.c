@@ -2,10 +2,12 @@
 
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "te.h"
@@ -17,8 +19,8 @@ struct run {
     const struct te_load *load;
     struct te_node *node;
     const struct te_peer_buffer *peer;
-    GMutex lock; /* of ready, go, running */
-    GCond changed;
+    pthread_mutex_t lock; /* of ready, go, running */
+    pthread_cond_t changed;
     size_t ready, running;
     bool go;
     int64_t start_ns, end_ns; /* set before go */
@@ -237,22 +239,22 @@ static void *work(void *data)
     bool works = true;
     while (works && number < WARM_UP_BATCHES)
         works = one_batch(worker, number++, false);
-    g_mutex_lock(&run->lock);
+    pthread_mutex_lock(&run->lock);
     run->ready++;
-    g_cond_broadcast(&run->changed);
+    pthread_cond_broadcast(&run->changed);
     while (!run->go)
-        g_cond_wait(&run->changed, &run->lock);
-    g_mutex_unlock(&run->lock);
+        pthread_cond_wait(&run->changed, &run->lock);
+    pthread_mutex_unlock(&run->lock);
     worker->last_end_ns = run->start_ns;
     for (uint64_t done = 0; works && !atomic_load_explicit(&run->failed, memory_order_relaxed); done++) {
         if (load->batches ? done == load->batches : worker->last_end_ns >= run->end_ns)
             break;
         works = one_batch(worker, number++, true);
     }
-    g_mutex_lock(&run->lock);
+    pthread_mutex_lock(&run->lock);
     run->running--;
-    g_cond_broadcast(&run->changed);
-    g_mutex_unlock(&run->lock);
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
     return NULL;
 }
 
@@ -273,27 +275,38 @@ static void show_progress(const struct te_load *load, struct worker *workers, in
             te_size_text(load->size, words), load->batch, seconds, bytes / 1e9 / seconds);
 }
 
+/* False if nothing changed for PROGRESS_MS. */
+static bool wait_a_little(struct run *run)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += PROGRESS_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_cond_timedwait(&run->changed, &run->lock, &until) == 0;
+}
+
 /* Lets the workers go once all are warm and waits for them. */
 static void conduct(struct run *run, struct worker *workers, struct te_load_result *result)
 {
     const struct te_load *load = run->load;
-    g_mutex_lock(&run->lock);
+    pthread_mutex_lock(&run->lock);
     while (run->ready < load->threads)
-        g_cond_wait(&run->changed, &run->lock);
+        pthread_cond_wait(&run->changed, &run->lock);
     double peer_before = load->peer_cpu_seconds ? load->peer_cpu_seconds(load->peer_data) : NAN;
     double before = te_own_cpu_seconds();
     run->start_ns = te_now_ns();
     run->end_ns = run->start_ns + (int64_t)(load->seconds * 1e9);
     run->go = true;
-    g_cond_broadcast(&run->changed);
+    pthread_cond_broadcast(&run->changed);
     while (run->running > 0) {
         if (!load->progress)
-            g_cond_wait(&run->changed, &run->lock);
-        else if (!g_cond_wait_until(&run->changed, &run->lock, g_get_monotonic_time() + PROGRESS_MS * 1000))
+            pthread_cond_wait(&run->changed, &run->lock);
+        else if (!wait_a_little(run))
             show_progress(load, workers, run->start_ns);
     }
     int64_t end_ns = te_now_ns();
-    g_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&run->lock);
     if (load->progress)
         fputs("\r\033[K", stderr);
     result->seconds = (double)(end_ns - run->start_ns) / 1e9;
@@ -344,8 +357,8 @@ bool te_load_run(const struct te_load *load, struct te_node *node, const struct 
     }
     g_assert(te_load_local_bytes(load) <= node->size);
     struct run run = {.load = load, .node = node, .peer = peer, .running = load->threads};
-    g_mutex_init(&run.lock);
-    g_cond_init(&run.changed);
+    pthread_mutex_init(&run.lock, NULL);
+    pthread_cond_init(&run.changed, NULL);
     struct worker *workers = g_new0(struct worker, load->threads);
     memset(result, 0, sizeof(*result));
     for (size_t i = 0; i < load->threads; i++)
@@ -358,7 +371,7 @@ bool te_load_run(const struct te_load *load, struct te_node *node, const struct 
         collect_worker(&workers[i], load, result);
     }
     g_free(workers);
-    g_cond_clear(&run.changed);
-    g_mutex_clear(&run.lock);
+    pthread_cond_destroy(&run.changed);
+    pthread_mutex_destroy(&run.lock);
     return !atomic_load(&run.failed);
 }

@@ -38,7 +38,8 @@ static bool add_memory(struct te_node *node, size_t size)
     char words[TE_SIZE_TEXT_MAX];
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        te_complain("no memory for a region of %s; give a smaller --region", te_size_text(size, words));
+        te_complain("no memory for a region of %s; give a smaller --region, --size or --batch",
+                    te_size_text(size, words));
         return false;
     }
     memset(memory, 1, size); /* the first touch of a page must not be measured */

@@ -91,6 +91,13 @@ double te_own_cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+/* What the library has to say: only what matters, unless somebody asks for more with MC_LOG_LEVEL. */
+static void print_message(int level, const char *message, void *wants_all)
+{
+    if (wants_all || level >= TE_LOG_LEVEL_WARNING)
+        fprintf(stderr, "transfer_engine: %s\n", message);
+}
+
 static void print_usage(FILE *stream)
 {
     fputs("Usage: te COMMAND [OPTION...]\n\n", stream);
@@ -102,6 +109,7 @@ static void print_usage(FILE *stream)
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
+    te_set_log_callback(print_message, (void *)g_getenv("MC_LOG_LEVEL"));
     signal(SIGPIPE, SIG_IGN); /* a process at the other end of a pipe may go first */
     for (size_t i = 0; i < G_N_ELEMENTS(subcommands); i++)
         if (!strcmp(command, subcommands[i].name))

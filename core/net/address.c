@@ -134,6 +134,13 @@ te_status te_address_resolve(const char *host, uint16_t port, struct te_address 
 
 void te_address_host(const struct te_address *address, char *text, size_t size)
 {
+    const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
+
+    /* An IPv4 peer of a socket that serves both families. */
+    if (address->storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ipv6)) {
+        snprintf(text, size, "%u.%u.%u.%u", ipv6->s6_addr[12], ipv6->s6_addr[13], ipv6->s6_addr[14], ipv6->s6_addr[15]);
+        return;
+    }
     if (getnameinfo((const struct sockaddr *)&address->storage, address->length, text, (socklen_t)size, NULL, 0,
                     NI_NUMERICHOST) != 0)
         snprintf(text, size, "?");

@@ -33,7 +33,7 @@ struct te_reactor {
     _Atomic bool stop;
 
     _Atomic bool wake_pending;
-    GMutex commands_lock;
+    pthread_mutex_t commands_lock;
     GArray *commands; /* struct command, under commands_lock */
 
     /* The rest belongs to the reactor's thread. */
@@ -145,9 +145,9 @@ void te_reactor_run(struct te_reactor *reactor, void (*function)(void *), void *
 {
     struct command command = {function, data};
 
-    g_mutex_lock(&reactor->commands_lock);
+    pthread_mutex_lock(&reactor->commands_lock);
     g_array_append_val(reactor->commands, command);
-    g_mutex_unlock(&reactor->commands_lock);
+    pthread_mutex_unlock(&reactor->commands_lock);
     wake(reactor);
 }
 
@@ -159,10 +159,10 @@ static void run_commands(struct te_reactor *reactor)
     while (read(reactor->wake_event, &count, sizeof(count)) < 0 && errno == EINTR)
         ;
     atomic_store_explicit(&reactor->wake_pending, false, memory_order_seq_cst);
-    g_mutex_lock(&reactor->commands_lock);
+    pthread_mutex_lock(&reactor->commands_lock);
     commands = reactor->commands;
     reactor->commands = g_array_new(FALSE, FALSE, sizeof(struct command));
-    g_mutex_unlock(&reactor->commands_lock);
+    pthread_mutex_unlock(&reactor->commands_lock);
     for (guint i = 0; i < commands->len; i++) {
         struct command *command = &g_array_index(commands, struct command, i);
 
@@ -174,8 +174,8 @@ static void run_commands(struct te_reactor *reactor)
 struct rendezvous {
     void (*function)(void *);
     void *data;
-    GMutex lock;
-    GCond condition;
+    pthread_mutex_t lock;
+    pthread_cond_t condition;
     bool done;
 };
 
@@ -184,10 +184,10 @@ static void run_rendezvous(void *data)
     struct rendezvous *rendezvous = data;
 
     rendezvous->function(rendezvous->data);
-    g_mutex_lock(&rendezvous->lock);
+    pthread_mutex_lock(&rendezvous->lock);
     rendezvous->done = true;
-    g_cond_signal(&rendezvous->condition);
-    g_mutex_unlock(&rendezvous->lock);
+    pthread_cond_signal(&rendezvous->condition);
+    pthread_mutex_unlock(&rendezvous->lock);
 }
 
 void te_reactor_run_wait(struct te_reactor *reactor, void (*function)(void *), void *data)
@@ -198,15 +198,15 @@ void te_reactor_run_wait(struct te_reactor *reactor, void (*function)(void *), v
         function(data);
         return;
     }
-    g_mutex_init(&rendezvous.lock);
-    g_cond_init(&rendezvous.condition);
+    pthread_mutex_init(&rendezvous.lock, NULL);
+    pthread_cond_init(&rendezvous.condition, NULL);
     te_reactor_run(reactor, run_rendezvous, &rendezvous);
-    g_mutex_lock(&rendezvous.lock);
+    pthread_mutex_lock(&rendezvous.lock);
     while (!rendezvous.done)
-        g_cond_wait(&rendezvous.condition, &rendezvous.lock);
-    g_mutex_unlock(&rendezvous.lock);
-    g_cond_clear(&rendezvous.condition);
-    g_mutex_clear(&rendezvous.lock);
+        pthread_cond_wait(&rendezvous.condition, &rendezvous.lock);
+    pthread_mutex_unlock(&rendezvous.lock);
+    pthread_cond_destroy(&rendezvous.condition);
+    pthread_mutex_destroy(&rendezvous.lock);
 }
 
 bool te_reactor_is_current(const struct te_reactor *reactor)
@@ -413,7 +413,7 @@ te_status te_reactor_new(const char *name, int64_t spin_ns, struct te_reactor **
     }
     reactor->timers = g_ptr_array_new();
     reactor->commands = g_array_new(FALSE, FALSE, sizeof(struct command));
-    g_mutex_init(&reactor->commands_lock);
+    pthread_mutex_init(&reactor->commands_lock, NULL);
 
     /* Signals are the application's business. */
     sigfillset(&all);
@@ -429,7 +429,7 @@ te_status te_reactor_new(const char *name, int64_t spin_ns, struct te_reactor **
     return TE_OK;
 
 free_containers:
-    g_mutex_clear(&reactor->commands_lock);
+    pthread_mutex_destroy(&reactor->commands_lock);
     g_array_free(reactor->commands, TRUE);
     g_ptr_array_free(reactor->timers, TRUE);
 close_wake_event:
@@ -446,7 +446,7 @@ void te_reactor_free(struct te_reactor *reactor)
     atomic_store_explicit(&reactor->stop, true, memory_order_release);
     wake(reactor);
     pthread_join(reactor->thread, NULL);
-    g_mutex_clear(&reactor->commands_lock);
+    pthread_mutex_destroy(&reactor->commands_lock);
     g_array_free(reactor->commands, TRUE);
     g_ptr_array_free(reactor->timers, TRUE);
     close(reactor->wake_event);

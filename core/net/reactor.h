@@ -40,7 +40,7 @@ void te_reactor_remove(struct te_reactor *reactor, struct te_watch *watch);
 
 /* Reactor's thread: calls ready(watch, 0) in the next round, after others had their turn. */
 void te_reactor_again(struct te_reactor *reactor, struct te_watch *watch);
-/* Reactor's thread: the watch did something; poll for more, and ask this watch first. */
+/* Reactor's thread: the watch did something; poll for more, and ask this watch first. NULL: ask none first. */
 void te_reactor_hot(struct te_reactor *reactor, struct te_watch *watch);
 
 /* Runs function(data) in the reactor's thread, soon; te_reactor_run_wait() returns when it has run (directly if called

@@ -122,8 +122,10 @@ te_status te_receive_all(int descriptor, void *bytes, size_t size, int64_t deadl
     return TE_OK;
 }
 
-/* A socket bound to the port on all addresses, IPv6 and IPv4 together where the system has IPv6. Negative: errno. */
-static int bind_port(uint16_t port, bool reuse)
+/* A socket bound to the port on all addresses, IPv6 and IPv4 together where the system has IPv6. Negative: errno.
+ * Connections of a process that is gone do not keep the port from us; a live listener does, now or at the call of
+ * listen. */
+static int bind_port(uint16_t port)
 {
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT};
     struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -132,7 +134,7 @@ static int bind_port(uint16_t port, bool reuse)
 
     if (fd >= 0) {
         if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0 &&
-            (!reuse || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0) &&
+            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
             bind(fd, (struct sockaddr *)&any6, sizeof(any6)) == 0)
             return fd;
         error = errno;
@@ -143,7 +145,7 @@ static int bind_port(uint16_t port, bool reuse)
     fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if ((!reuse || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0) &&
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
         bind(fd, (struct sockaddr *)&any4, sizeof(any4)) == 0)
         return fd;
     error = errno;
@@ -171,7 +173,7 @@ te_status te_listen_any_port(uint16_t minimum, uint16_t maximum, int backlog, in
     /* A random start and then one port after the other: no port is asked twice while others are untried. */
     for (uint32_t attempt = 0; attempt < PORT_TRIES && attempt < range; attempt++) {
         uint16_t candidate = (uint16_t)(minimum + (offset + attempt) % range);
-        int fd = bind_port(candidate, false);
+        int fd = bind_port(candidate);
 
         if (fd < 0) {
             error = -fd;
@@ -194,7 +196,7 @@ te_status te_listen_any_port(uint16_t minimum, uint16_t maximum, int backlog, in
 
 te_status te_listen_port(uint16_t port, int backlog, int *descriptor)
 {
-    int fd = bind_port(port, true);
+    int fd = bind_port(port);
     int error;
 
     if (fd < 0)

@@ -286,7 +286,7 @@ static void step(struct run *run, struct event event)
 static void play(struct run *run, const struct event *events, int count, bool polls, bool with_event_fd)
 {
     start(run);
-    run->event_fd = with_event_fd ? te_batch_event_fd(run->table, run->id) : -1;
+    run->event_fd = with_event_fd ? te_batch_table_event_fd(run->table, run->id) : -1;
     if (polls)
         check(run);
     for (int i = 0; i < count; i++) {

@@ -65,7 +65,7 @@ static void ids_of_strangers_are_refused_everywhere(void **state)
         assert_int_equal(te_batch_wait(table, wrong[i], SIZE_MAX, 0), TE_INVALID_ARGUMENT);
         assert_int_equal(te_task_request_cancel(table, wrong[i], SIZE_MAX, NULL, NULL), TE_INVALID_ARGUMENT);
         if (wrong[i] != 0)
-            assert_int_equal(te_batch_event_fd(table, wrong[i]), TE_INVALID_ARGUMENT);
+            assert_int_equal(te_batch_table_event_fd(table, wrong[i]), TE_INVALID_ARGUMENT);
     }
     assert_int_equal(te_batch_release(table, id), TE_OK);
 }
@@ -699,8 +699,8 @@ static void a_table_may_be_freed_with_everything_in_it(void **state)
     te_reservation_task(&reservation, 0)->length = TASK_BYTES;
     split(te_reservation_task(&reservation, 0), 3);
     te_batch_publish(&reservation, note, &finished);
-    assert_true(te_batch_event_fd(table, id) >= 0);
-    assert_true(te_batch_event_fd(table, 0) >= 0);
+    assert_true(te_batch_table_event_fd(table, id) >= 0);
+    assert_true(te_batch_table_event_fd(table, 0) >= 0);
     linger(table, 20);
     allocate(table, 1);
     te_batch_table_free(table);

@@ -168,6 +168,41 @@ static void test_depth(void **state)
     assert_int_equal(parse_nested("[", "", "", 1000000), TE_MALFORMED_JSON);
 }
 
+static te_status parse_repeated(const char *before, const char *repeated, size_t count, const char *after)
+{
+    GString *text = g_string_new(before);
+    struct json_object *value = NULL;
+    te_status status;
+
+    for (size_t i = 0; i < count; i++)
+        g_string_append(text, repeated);
+    g_string_append(text, after);
+    status = te_json_parse(text->str, text->len, &value);
+    json_object_put(value);
+    g_string_free(text, TRUE);
+    return status;
+}
+
+/* A text cannot ask for a hundred times its size in memory; what looks like brackets in a string is no matter. */
+static void test_crowds(void **state)
+{
+    enum { MANY = 300000 };
+
+    (void)state;
+    assert_int_equal(parse_repeated("[", "{},", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("[", "[],", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("/***/ \" */[", "{},", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("// \"\n[", "{},", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("[\"\\\"\",", "{},", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("['\\'\"',", "{},", MANY, "1]"), TE_MALFORMED_JSON);
+    assert_int_equal(parse_repeated("[", "{},", 900, "1]"), TE_OK);
+    assert_int_equal(parse_repeated("\"", "[{", MANY, "\""), TE_OK);
+    assert_int_equal(parse_repeated("\"", "\\\"[", MANY, "\""), TE_OK);
+    assert_int_equal(
+        parse_repeated("[", "{\"addr\":4096,\"length\":1,\"lkey\":[1],\"name\":\"a\",\"rkey\":[2]},", MANY, "1]"),
+        TE_OK);
+}
+
 static void test_roots(void **state)
 {
     struct json_object *object = NULL;
@@ -355,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_crowds),
         cmocka_unit_test(test_roots),
         cmocka_unit_test(test_conversion_to_text),
         cmocka_unit_test(test_conversion_to_numbers),

@@ -123,8 +123,7 @@ static te_status read_lenient(struct json_object *root, struct te_handshake *han
                        *ready = te_json_member(root, "ready_ack");
     uint64_t number;
 
-    if ((json_object_is_type(lid, json_type_int) || json_object_is_type(lid, json_type_double)) &&
-        te_json_to_unsigned(lid, UINT32_MAX, &number) == TE_OK)
+    if (json_object_is_type(lid, json_type_int) && te_json_to_unsigned(lid, UINT32_MAX, &number) == TE_OK)
         handshake->local_lid = (uint16_t)number;
     handshake->has_ready_ack = te_json_has(root, "ready_ack");
     handshake->ready_ack = json_object_is_type(ready, json_type_boolean) && json_object_get_boolean(ready);

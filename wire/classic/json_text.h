@@ -1,12 +1,12 @@
 /*
  * JSON as the classic engine writes and reads it (classic specification 2.1).
  *
- * The writer appends to a GString in the compact form: no spaces, commas put in by itself. Keys are written in the
- * order of the calls, which must be byte order. The text must be empty before the outermost value.
+ * The writer (json_text_writer.c) appends to a GString in the compact form: no spaces, commas put in by itself. Keys
+ * are written in the order of the calls, which must be byte order. The text must be empty before the outermost value.
  *
- * The reader takes what a real one takes and more: comments, text after the first value, duplicate keys (the last one
- * counts), trailing commas, a byte order mark. A value of the wrong type is TE_MALFORMED_JSON, never a crash. Integers
- * beyond 64 bits read as the nearest that fits.
+ * The reader (json_text_reader.c) takes what a real one takes and more: comments, text after the first value, duplicate
+ * keys (the last one counts), trailing commas, a byte order mark. A value of the wrong type is TE_MALFORMED_JSON, never
+ * a crash. Integers beyond 64 bits read as the nearest that fits.
  *
  * Nothing here is shared between threads; results belong to the caller.
  */
@@ -48,7 +48,8 @@ void te_json_raw(GString *text, const char *value);
 void te_json_end_line(GString *text);
 
 /* Reads the first value of the text. *value is NULL for `null`; otherwise release it with json_object_put().
- * TE_MALFORMED_JSON: empty, not JSON, or nested deeper than TE_JSON_MAXIMUM_DEPTH. TE_MEMORY. length is limited to
+ * TE_MALFORMED_JSON: empty, not JSON, nested deeper than TE_JSON_MAXIMUM_DEPTH, or with more objects and arrays than
+ * 1000 and one for every 16 bytes, which bounds the memory that a text can ask for. TE_MEMORY. length is limited to
  * INT32_MAX. */
 te_status te_json_parse(const char *text, size_t length, struct json_object **value);
 /* The same, and the value must be an object or `null`, which reads as an object without members. */

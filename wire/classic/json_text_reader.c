@@ -5,164 +5,31 @@
 
 #include <json-c/json.h>
 
-/* A value that follows another one in an array or object needs a comma; one that follows its key, an opening bracket or
- * nothing does not. Strings end with a quote, so the last byte of the text tells them apart. */
-static void separate(GString *text)
+/* json-c spends several hundred bytes on an object, so a small text can ask for much memory. No writer packs objects
+ * and arrays nearly as densely as this allows. What stands in strings does not count; once there is a comment, and with
+ * it doubt about what is a string, everything does. */
+static bool is_overcrowded(const char *text, size_t length)
 {
-    if (text->len > 0 && !strchr("{[:", text->str[text->len - 1]))
-        g_string_append_c(text, ',');
-}
+    const size_t limit = 1000 + length / 16;
+    bool comments = false;
+    size_t count = 0;
+    char quote = 0;
 
-void te_json_begin_object(GString *text)
-{
-    separate(text);
-    g_string_append_c(text, '{');
-}
-
-void te_json_end_object(GString *text)
-{
-    g_string_append_c(text, '}');
-}
-
-void te_json_begin_array(GString *text)
-{
-    separate(text);
-    g_string_append_c(text, '[');
-}
-
-void te_json_end_array(GString *text)
-{
-    g_string_append_c(text, ']');
-}
-
-void te_json_key(GString *text, const char *key)
-{
-    separate(text);
-    g_string_append_c(text, '"');
-    g_string_append(text, key);
-    g_string_append(text, "\":");
-}
-
-static void append_unit(GString *text, unsigned unit)
-{
-    static const char digits[] = "0123456789abcdef";
-    char escape[6] = {
-        '\\', 'u', digits[unit >> 12 & 15], digits[unit >> 8 & 15], digits[unit >> 4 & 15], digits[unit & 15]};
-
-    g_string_append_len(text, escape, sizeof(escape));
-}
-
-static void append_control(GString *text, unsigned char byte)
-{
-    static const char named[] = "\b\f\n\r\t\"\\";
-    static const char letters[] = "bfnrt\"\\";
-    const char *found = byte ? strchr(named, byte) : NULL;
-
-    if (!found) {
-        append_unit(text, byte);
-        return;
+    for (size_t i = 0; i < length && count <= limit; i++) {
+        if (quote && !comments) {
+            if (text[i] == quote)
+                quote = 0;
+            else if (text[i] == '\\')
+                i++;
+        } else if (text[i] == '"' || text[i] == '\'') {
+            quote = text[i];
+        } else if (text[i] == '/') {
+            comments = true;
+        } else if (text[i] == '{' || text[i] == '[') {
+            count++;
+        }
     }
-    g_string_append_c(text, '\\');
-    g_string_append_c(text, letters[found - named]);
-}
-
-/* Returns how many bytes it has dealt with. */
-static size_t append_beyond_ascii(GString *text, const char *bytes, size_t length, enum te_json_foreign_bytes foreign)
-{
-    gunichar character = g_utf8_get_char_validated(bytes, (gssize)MIN(length, 8));
-
-    if (character >= (gunichar)-2) {
-        if (foreign == TE_JSON_KEEP_FOREIGN)
-            g_string_append_c(text, *bytes);
-        else
-            append_unit(text, 0xfffd);
-        return 1;
-    }
-    if (character >= 0x10000) {
-        append_unit(text, 0xd800 + ((character - 0x10000) >> 10));
-        append_unit(text, 0xdc00 + ((character - 0x10000) & 0x3ff));
-    } else {
-        append_unit(text, character);
-    }
-    return (size_t)g_unichar_to_utf8(character, NULL);
-}
-
-static bool is_plain(unsigned char byte)
-{
-    return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
-}
-
-void te_json_bytes(GString *text, const char *bytes, size_t length, enum te_json_foreign_bytes foreign)
-{
-    separate(text);
-    g_string_append_c(text, '"');
-    for (size_t done = 0; done < length;) {
-        size_t plain = 0;
-
-        while (done + plain < length && is_plain((unsigned char)bytes[done + plain]))
-            plain++;
-        g_string_append_len(text, bytes + done, (gssize)plain);
-        done += plain;
-        if (done == length)
-            break;
-        if ((unsigned char)bytes[done] < 0x80)
-            append_control(text, (unsigned char)bytes[done++]);
-        else
-            done += append_beyond_ascii(text, bytes + done, length - done, foreign);
-    }
-    g_string_append_c(text, '"');
-}
-
-void te_json_string(GString *text, const char *string)
-{
-    te_json_bytes(text, string ? string : "", string ? strlen(string) : 0, TE_JSON_REPLACE_FOREIGN);
-}
-
-static void append_decimal(GString *text, uint64_t number)
-{
-    char digits[20];
-    size_t start = sizeof(digits);
-
-    do {
-        digits[--start] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    g_string_append_len(text, digits + start, (gssize)(sizeof(digits) - start));
-}
-
-void te_json_unsigned(GString *text, uint64_t number)
-{
-    separate(text);
-    append_decimal(text, number);
-}
-
-void te_json_signed(GString *text, int64_t number)
-{
-    separate(text);
-    if (number < 0)
-        g_string_append_c(text, '-');
-    append_decimal(text, number < 0 ? -(uint64_t)number : (uint64_t)number);
-}
-
-void te_json_boolean(GString *text, bool value)
-{
-    te_json_raw(text, value ? "true" : "false");
-}
-
-void te_json_null(GString *text)
-{
-    te_json_raw(text, "null");
-}
-
-void te_json_raw(GString *text, const char *value)
-{
-    separate(text);
-    g_string_append(text, value);
-}
-
-void te_json_end_line(GString *text)
-{
-    g_string_append_c(text, '\n');
+    return count > limit;
 }
 
 /* The number in "\\uXXXX", or 0 (which nobody here looks for). */
@@ -243,6 +110,8 @@ te_status te_json_parse(const char *text, size_t length, struct json_object **va
         text += 3;
         length -= 3;
     }
+    if (is_overcrowded(text, length))
+        return te_fail(TE_MALFORMED_JSON, "JSON text of %zu bytes has too many objects and arrays", length);
     if (!memmem(text, length, "\\ud", 3) && !memmem(text, length, "\\uD", 3))
         return parse_text(text, length, value);
     joined = g_try_malloc(length);
@@ -255,7 +124,7 @@ te_status te_json_parse(const char *text, size_t length, struct json_object **va
 
 te_status te_json_parse_object(const char *text, size_t length, struct json_object **object)
 {
-    struct json_object *value;
+    struct json_object *value = NULL;
     te_status status = te_json_parse(text, length, &value);
 
     if (status != TE_OK)
@@ -286,7 +155,7 @@ static const char *format_real(char buffer[G_ASCII_DTOSTR_BUF_SIZE], double numb
 {
     g_ascii_formatd(buffer, G_ASCII_DTOSTR_BUF_SIZE - 2, "%.17g", number);
     if (isfinite(number) && !strpbrk(buffer, ".e"))
-        strcat(buffer, ".0");
+        g_strlcat(buffer, ".0", G_ASCII_DTOSTR_BUF_SIZE);
     return buffer;
 }
 
@@ -368,7 +237,7 @@ te_status te_json_to_signed(struct json_object *value, int64_t minimum, int64_t 
 {
     int64_t result;
     double real;
-    uint64_t magnitude;
+    uint64_t magnitude = 0;
     te_status status;
 
     if (json_object_is_type(value, json_type_double)) {

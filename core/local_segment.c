@@ -1,0 +1,176 @@
+#include "core/local_segment.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "core/engine.h"
+
+struct part {
+    const char *protocol;
+    struct te_transport *transport;
+    void (*describe)(struct te_transport *, struct te_segment_descriptor *);
+};
+
+struct text {
+    const struct te_dialect_ops *dialect;
+    const struct te_segment_descriptor *of; /* whose text it is */
+    GBytes *bytes;
+};
+
+struct te_local_segment {
+    GMutex lock;
+    struct part parts[TE_ENGINE_TRANSPORTS];
+    size_t part_count;
+    struct te_segment_descriptor *descriptor; /* NULL: to be made anew */
+    uint64_t registry_version;                /* that descriptor belongs to */
+    struct text texts[TE_ENGINE_DIALECTS];
+};
+
+struct te_local_segment *te_local_segment_new(void)
+{
+    struct te_local_segment *local = g_new0(struct te_local_segment, 1);
+
+    g_mutex_init(&local->lock);
+    return local;
+}
+
+static void forget(struct te_local_segment *local)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(local->texts); i++) {
+        g_clear_pointer(&local->texts[i].bytes, g_bytes_unref);
+        local->texts[i].of = NULL;
+    }
+    te_segment_descriptor_unref(local->descriptor);
+    local->descriptor = NULL;
+}
+
+void te_local_segment_free(struct te_local_segment *local)
+{
+    forget(local);
+    g_mutex_clear(&local->lock);
+    g_free(local);
+}
+
+te_status te_local_segment_add(struct te_engine *engine, const char *protocol, struct te_transport *transport,
+                               void (*describe)(struct te_transport *, struct te_segment_descriptor *))
+{
+    struct te_local_segment *local = engine->local;
+    te_status status = TE_OK;
+
+    g_mutex_lock(&local->lock);
+    if (local->part_count < G_N_ELEMENTS(local->parts)) {
+        local->parts[local->part_count++] = (struct part){protocol, transport, describe};
+        forget(local);
+    } else {
+        status = te_fail(TE_INVALID_ARGUMENT, "an engine has room for %d transports", TE_ENGINE_TRANSPORTS);
+    }
+    g_mutex_unlock(&local->lock);
+    return status;
+}
+
+void te_local_segment_withdraw(struct te_engine *engine)
+{
+    struct te_local_segment *local = engine->local;
+
+    g_mutex_lock(&local->lock);
+    local->part_count = 0;
+    forget(local);
+    g_mutex_unlock(&local->lock);
+}
+
+bool te_local_segment_exists(struct te_engine *engine)
+{
+    struct te_local_segment *local = engine->local;
+    bool exists;
+
+    g_mutex_lock(&local->lock);
+    exists = local->part_count > 0;
+    g_mutex_unlock(&local->lock);
+    return exists;
+}
+
+static void replace(char **text, const char *by)
+{
+    g_free(*text);
+    *text = g_strdup(by);
+}
+
+static void list_buffers(struct te_engine *engine, struct te_segment_descriptor *descriptor, uint64_t *version)
+{
+    size_t count;
+    struct te_region *regions = te_registry_list(engine->registry, &count, version);
+
+    descriptor->buffers = g_new0(struct te_segment_buffer, count);
+    for (size_t i = 0; i < count; i++) {
+        struct te_segment_buffer *buffer = &descriptor->buffers[descriptor->buffer_count];
+
+        if (regions[i].permission == TE_LOCAL_READ_WRITE)
+            continue;
+        buffer->address = regions[i].address;
+        buffer->length = regions[i].length;
+        buffer->permission = regions[i].permission;
+        buffer->name = g_strdup(engine->name);
+        descriptor->buffer_count++;
+    }
+    g_free(regions);
+}
+
+/* Under the lock. */
+static void refresh(struct te_engine *engine, struct te_local_segment *local)
+{
+    struct te_segment_descriptor *descriptor;
+
+    if (local->descriptor != NULL && local->registry_version == te_registry_version(engine->registry))
+        return;
+    forget(local);
+    if (local->part_count == 0)
+        return;
+    descriptor = te_segment_descriptor_new();
+    replace(&descriptor->name, engine->name);
+    replace(&descriptor->protocol, local->parts[local->part_count - 1].protocol);
+    replace(&descriptor->tcp_data_host, engine->host);
+    list_buffers(engine, descriptor, &local->registry_version);
+    for (size_t i = 0; i < local->part_count; i++)
+        local->parts[i].describe(local->parts[i].transport, descriptor);
+    local->descriptor = descriptor;
+}
+
+struct te_segment_descriptor *te_local_segment_describe(struct te_engine *engine)
+{
+    struct te_local_segment *local = engine->local;
+    struct te_segment_descriptor *descriptor = NULL;
+
+    g_mutex_lock(&local->lock);
+    refresh(engine, local);
+    if (local->descriptor != NULL)
+        descriptor = te_segment_descriptor_ref(local->descriptor);
+    g_mutex_unlock(&local->lock);
+    return descriptor;
+}
+
+GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
+                              GBytes *(*encode)(const struct te_segment_descriptor *descriptor))
+{
+    struct te_local_segment *local = engine->local;
+    GBytes *bytes = NULL;
+
+    g_mutex_lock(&local->lock);
+    refresh(engine, local);
+    for (size_t i = 0; local->descriptor != NULL && i < G_N_ELEMENTS(local->texts); i++) {
+        struct text *text = &local->texts[i];
+
+        if (text->dialect == NULL)
+            text->dialect = dialect;
+        if (text->dialect != dialect)
+            continue;
+        if (text->of != local->descriptor) {
+            text->bytes = encode(local->descriptor);
+            text->of = local->descriptor;
+        }
+        if (text->bytes != NULL)
+            bytes = g_bytes_ref(text->bytes);
+        break;
+    }
+    g_mutex_unlock(&local->lock);
+    return bytes;
+}

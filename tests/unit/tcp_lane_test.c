@@ -1,0 +1,793 @@
+/* The TCP initiator: against the real target in the same process, and against peers that a test scripts byte by byte.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+/* after the above */
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/engine.h"
+#include "core/net/address.h"
+#include "core/segment_descriptor.h"
+#include "transports/tcp/tcp.h"
+#include "wire/classic/tcp_header.h"
+
+enum { AREA_BYTES = 8 << 20 };
+#define WATCHDOG_NS (30 * TE_NS_PER_SECOND)
+
+struct fixture {
+    struct te_engine engine;
+    struct te_reactor *reactor;
+    struct te_transport *transport;
+    struct te_endpoint *endpoint;
+    uint8_t *local, *remote; /* AREA_BYTES each; remote is registered */
+    int listening;           /* of the scripted peer */
+    uint16_t listening_port;
+};
+
+/* How the transport ended a slice, kept beside it for the test. */
+struct outcome {
+    enum te_slice_result result;
+    bool ended;
+};
+
+static void finished(struct te_slice *slice, enum te_slice_result result, uint64_t bytes)
+{
+    struct outcome *outcome = slice->runtime_data;
+
+    assert_false(outcome->ended);
+    outcome->ended = true;
+    outcome->result = result;
+    te_slice_end(slice,
+                 result == TE_RESULT_SUCCEEDED  ? TE_SLICE_SUCCEEDED
+                 : result == TE_RESULT_CANCELED ? TE_SLICE_CANCELED
+                                                : TE_SLICE_FAILED,
+                 bytes);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct te_settings *settings = &fixture->engine.settings;
+    struct te_region region = {.length = AREA_BYTES, .permission = TE_GLOBAL_READ_WRITE, .location = "*"};
+
+    settings->minimum_port = 15000;
+    settings->maximum_port = 17000;
+    settings->tcp_connection_pool = true;
+    settings->tcp_lanes_per_peer = 4;
+    settings->tcp_slice_size_bytes = 1 << 20;
+    settings->tcp_status_timeout_seconds = 30;
+    settings->tcp_progress_timeout_seconds = 30;
+    settings->tcp_silence_timeout_ms = 500;
+    settings->tcp_fence_timeout_ms = 200;
+    settings->tcp_idle_timeout_seconds = 300;
+    settings->handshake_connect_timeout_seconds = 5;
+    fixture->local = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fixture->remote = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < AREA_BYTES; i++) {
+        fixture->local[i] = (uint8_t)(i * 31 + (i >> 9));
+        fixture->remote[i] = (uint8_t)(i * 17 + (i >> 11) + 5);
+    }
+    fixture->engine.registry = te_registry_new();
+    region.address = (uintptr_t)fixture->remote;
+    assert_int_equal(te_registry_add(fixture->engine.registry, &region, 1), TE_OK);
+    fixture->engine.batches = te_batch_table_new(&te_tcp_transport_ops.drive);
+    assert_int_equal(te_reactor_new("test", 50000, &fixture->reactor), TE_OK);
+    fixture->engine.reactors = &fixture->reactor;
+    fixture->engine.reactor_count = 1;
+    assert_int_equal(te_listen_any_port(15000, 17000, 64, &fixture->listening, &fixture->listening_port), TE_OK);
+    *state = fixture;
+    return 0;
+}
+
+static void start_transport(struct fixture *fixture)
+{
+    assert_int_equal(te_tcp_transport_ops.create(&fixture->engine, finished, &fixture->transport), TE_OK);
+}
+
+static void stop_transport(struct fixture *fixture)
+{
+    if (fixture->transport == NULL)
+        return;
+    if (fixture->endpoint != NULL)
+        te_tcp_transport_ops.endpoint_close(fixture->endpoint);
+    te_tcp_transport_ops.destroy(fixture->transport);
+    fixture->transport = NULL;
+    fixture->endpoint = NULL;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    stop_transport(fixture);
+    close(fixture->listening);
+    te_reactor_free(fixture->reactor);
+    te_batch_table_free(fixture->engine.batches);
+    te_registry_free(fixture->engine.registry);
+    munmap(fixture->local, AREA_BYTES);
+    munmap(fixture->remote, AREA_BYTES);
+    free(fixture);
+    return 0;
+}
+
+/* Opens the endpoint at a port; port 0: this process's own target. */
+static void open_endpoint(struct fixture *fixture, uint16_t port, int version)
+{
+    struct te_segment_descriptor *descriptor = te_segment_descriptor_new();
+
+    if (fixture->transport == NULL)
+        start_transport(fixture);
+    te_tcp_transport_ops.describe(fixture->transport, descriptor);
+    if (port != 0)
+        descriptor->tcp_data_port = port;
+    descriptor->tcp_protocol_version = version;
+    fixture->endpoint = te_tcp_transport_ops.endpoint_open(fixture->transport, descriptor, "127.0.0.1");
+    assert_non_null(fixture->endpoint);
+    assert_true(te_tcp_transport_ops.endpoint_matches(fixture->endpoint, descriptor, "127.0.0.1"));
+    te_segment_descriptor_unref(descriptor);
+}
+
+struct transfer {
+    enum te_opcode opcode;
+    const void *local, *remote;
+    uint64_t length;
+    int64_t deadline_ns;
+    struct outcome outcome;
+};
+
+static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size_t count)
+{
+    struct te_reservation reservation;
+    struct te_slice *slices = NULL, **tail = &slices;
+    uint64_t id;
+
+    assert_int_equal(te_batch_allocate(fixture->engine.batches, count, &id), TE_OK);
+    assert_int_equal(te_batch_reserve(fixture->engine.batches, id, count, &reservation), TE_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct te_task *task = te_reservation_task(&reservation, i);
+        struct te_slice *slice = &task->first_slice;
+
+        task->length = transfers[i].length;
+        task->slice_count = 1;
+        task->slices = slice;
+        slice->task = task;
+        slice->local_address = (uintptr_t)transfers[i].local;
+        slice->remote_address = (uintptr_t)transfers[i].remote;
+        slice->length = transfers[i].length;
+        slice->opcode = transfers[i].opcode;
+        slice->priority = TE_TASK_PRIORITY_MEDIUM;
+        slice->deadline_ns = transfers[i].deadline_ns;
+        slice->runtime_data = &transfers[i].outcome;
+        slice->next = NULL;
+        *tail = slice;
+        tail = &slice->next;
+    }
+    te_batch_publish(&reservation, NULL, NULL);
+    te_tcp_transport_ops.submit(fixture->endpoint, slices);
+    return id;
+}
+
+static void wait_for(struct fixture *fixture, uint64_t id)
+{
+    assert_int_equal(te_batch_wait(fixture->engine.batches, id, SIZE_MAX, WATCHDOG_NS), TE_OK);
+}
+
+static void visit(struct te_task *task, void *data)
+{
+    struct fixture *fixture = data;
+
+    te_tcp_transport_ops.cancel(fixture->transport, task);
+}
+
+static void cancel(struct fixture *fixture, uint64_t id, size_t task)
+{
+    assert_int_equal(te_task_request_cancel(fixture->engine.batches, id, task, visit, fixture), TE_OK);
+}
+
+static enum te_slice_result run_one(struct fixture *fixture, enum te_opcode opcode, const void *local,
+                                    const void *remote, uint64_t length)
+{
+    struct transfer transfer = {.opcode = opcode, .local = local, .remote = remote, .length = length};
+    uint64_t id = submit(fixture, &transfer, 1);
+
+    wait_for(fixture, id);
+    assert_int_equal(te_batch_release(fixture->engine.batches, id), TE_OK);
+    return transfer.outcome.result;
+}
+
+/* The scripted peer */
+
+static int accept_peer(struct fixture *fixture)
+{
+    struct pollfd entry = {.fd = fixture->listening, .events = POLLIN};
+    int descriptor;
+
+    assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
+    descriptor = accept(fixture->listening, NULL, NULL);
+    assert_true(descriptor >= 0);
+    return descriptor;
+}
+
+static struct te_tcp_request take_request(int descriptor)
+{
+    uint8_t bytes[TE_TCP_REQUEST_BYTES];
+
+    assert_int_equal(te_receive_all(descriptor, bytes, sizeof(bytes), te_now_ns() + WATCHDOG_NS), TE_OK);
+    return te_tcp_request_decode(bytes);
+}
+
+static void send_bytes(int descriptor, const void *bytes, size_t size)
+{
+    assert_int_equal(te_send_all(descriptor, bytes, size, te_now_ns() + WATCHDOG_NS), TE_OK);
+}
+
+static void send_status(int descriptor, uint32_t code)
+{
+    uint8_t frame[TE_TCP_STATUS_BYTES];
+
+    te_tcp_status_encode(frame, code);
+    send_bytes(descriptor, frame, sizeof(frame));
+}
+
+/* Reads to the end of what the initiator sends; false if it was a reset. */
+static bool read_to_end(int descriptor)
+{
+    static uint8_t bytes[1 << 16];
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+
+    for (;;) {
+        ssize_t received;
+
+        assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
+        received = recv(descriptor, bytes, sizeof(bytes), 0);
+        if (received <= 0)
+            return received == 0;
+    }
+}
+
+/* Against the real target */
+
+static void test_sizes_directions_versions(void **state)
+{
+    static const uint64_t sizes[] = {
+        1, 7, 8, 23, 24, 25, 511, 512, 513, 4096, 65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20};
+    struct fixture *fixture = *state;
+
+    for (int version = 1; version <= 2; version++) {
+        open_endpoint(fixture, 0, version);
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            size_t offset = 4096 * i + i;
+
+            assert_int_equal(
+                run_one(fixture, TE_OPCODE_WRITE, fixture->local + offset, fixture->remote + offset / 2, sizes[i]),
+                TE_RESULT_SUCCEEDED);
+            assert_memory_equal(fixture->local + offset, fixture->remote + offset / 2, sizes[i]);
+            memset(fixture->local + offset, 0, sizes[i]);
+            assert_int_equal(
+                run_one(fixture, TE_OPCODE_READ, fixture->local + offset, fixture->remote + offset / 2, sizes[i]),
+                TE_RESULT_SUCCEEDED);
+            assert_memory_equal(fixture->local + offset, fixture->remote + offset / 2, sizes[i]);
+        }
+        te_tcp_transport_ops.endpoint_close(fixture->endpoint);
+        fixture->endpoint = NULL;
+    }
+}
+
+static void test_large_batch_of_both_kinds(void **state)
+{
+    enum { COUNT = 2000, BYTES = 1800 };
+    struct fixture *fixture = *state;
+    struct transfer *transfers = calloc(COUNT, sizeof(*transfers));
+    uint64_t id;
+
+    open_endpoint(fixture, 0, 2);
+    for (size_t i = 0; i < COUNT; i++)
+        transfers[i] = (struct transfer){.opcode = i % 2,
+                                         .local = fixture->local + i * BYTES,
+                                         .remote = fixture->remote + i * BYTES,
+                                         .length = BYTES};
+    id = submit(fixture, transfers, COUNT);
+    wait_for(fixture, id);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(transfers[i].outcome.result, TE_RESULT_SUCCEEDED);
+    assert_memory_equal(fixture->local, fixture->remote, COUNT * BYTES);
+    free(transfers);
+}
+
+static void test_a_bad_request_fails_alone(void **state)
+{
+    enum { COUNT = 120 };
+    struct fixture *fixture = *state;
+    struct transfer transfers[COUNT];
+    uint64_t id;
+
+    for (int version = 1; version <= 2; version++) {
+        memset(transfers, 0, sizeof(transfers));
+        open_endpoint(fixture, 0, version);
+        for (size_t i = 0; i < COUNT; i++)
+            transfers[i] = (struct transfer){.opcode = i % 2,
+                                             .local = fixture->local + i * 4096,
+                                             .remote = i % 3 == 1 ? fixture->local : fixture->remote + i * 4096,
+                                             .length = 4096};
+        id = submit(fixture, transfers, COUNT);
+        wait_for(fixture, id);
+        for (size_t i = 0; i < COUNT; i++) {
+            if (i % 3 == 1 && version == 2)
+                assert_int_equal(transfers[i].outcome.result, TE_RESULT_REJECTED);
+            else if (i % 3 == 1)
+                assert_int_not_equal(transfers[i].outcome.result, TE_RESULT_SUCCEEDED);
+            else if (version == 2)
+                assert_int_equal(transfers[i].outcome.result, TE_RESULT_SUCCEEDED);
+        }
+        te_tcp_transport_ops.endpoint_close(fixture->endpoint);
+        fixture->endpoint = NULL;
+    }
+}
+
+static void test_a_local_address_that_is_not_there_fails_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[6];
+    uint64_t id;
+
+    memset(transfers, 0, sizeof(transfers));
+    munmap(fixture->local + 4 * 4096, 4096);
+    open_endpoint(fixture, 0, 2);
+    for (size_t i = 0; i < 6; i++)
+        transfers[i] = (struct transfer){.opcode = i % 2,
+                                         .local = fixture->local + (i == 2 || i == 3 ? 3 : 8 + i) * 4096,
+                                         .remote = fixture->remote + i * 8192,
+                                         .length = 8192};
+    id = submit(fixture, transfers, 6);
+    wait_for(fixture, id);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(transfers[i].outcome.result, i == 2 || i == 3 ? TE_RESULT_LOCAL_FAULT : TE_RESULT_SUCCEEDED);
+}
+
+static void *poll_and_wait(void *data)
+{
+    struct fixture *fixture = data;
+
+    for (size_t i = 0; i < 300; i++) {
+        size_t offset = (i * 7919) % (AREA_BYTES - 70000);
+        struct transfer transfers[3];
+        uint64_t id, bytes;
+
+        memset(transfers, 0, sizeof(transfers));
+        for (size_t j = 0; j < 3; j++)
+            transfers[j] = (struct transfer){.opcode = TE_OPCODE_WRITE,
+                                             .local = fixture->local + offset,
+                                             .remote = fixture->remote + offset,
+                                             .length = 1 + (i * 131 + j * 30011) % 69000};
+        id = submit(fixture, transfers, 3);
+        if (i % 2 == 0) {
+            wait_for(fixture, id);
+        } else {
+            enum te_task_state task_state;
+
+            for (size_t j = 0; j < 3; j++)
+                do
+                    assert_int_equal(te_task_status(fixture->engine.batches, id, j, &task_state, &bytes), TE_OK);
+                while (task_state == TE_TASK_WAITING);
+        }
+        for (size_t j = 0; j < 3; j++)
+            assert_int_equal(transfers[j].outcome.result, TE_RESULT_SUCCEEDED);
+        assert_int_equal(te_batch_release(fixture->engine.batches, id), TE_OK);
+    }
+    return NULL;
+}
+
+static void test_many_threads_on_one_peer(void **state)
+{
+    struct fixture *fixture = *state;
+    pthread_t threads[4];
+
+    open_endpoint(fixture, 0, 2);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, poll_and_wait, fixture), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_memory_equal(fixture->local, fixture->remote, 7919);
+}
+
+/* Nobody polls, nobody waits: the engine gets there by itself. */
+static void test_progress_without_the_caller(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = AREA_BYTES};
+    struct pollfd entry = {.events = POLLIN};
+    uint64_t id, count;
+
+    open_endpoint(fixture, 0, 2);
+    entry.fd = te_batch_table_event_fd(fixture->engine.batches, 0);
+    assert_true(entry.fd >= 0);
+    id = submit(fixture, &transfer, 1);
+    assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
+    assert_int_equal(read(entry.fd, &count, sizeof(count)), sizeof(count));
+    assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+    assert_int_equal(te_batch_release(fixture->engine.batches, id), TE_OK);
+}
+
+/* Against a scripted peer */
+
+static void test_nobody_listens(void **state)
+{
+    struct fixture *fixture = *state;
+    int descriptor;
+    uint16_t port;
+
+    assert_int_equal(te_listen_any_port(15000, 17000, 1, &descriptor, &port), TE_OK);
+    close(descriptor);
+    open_endpoint(fixture, port, 2);
+    assert_int_equal(run_one(fixture, TE_OPCODE_WRITE, fixture->local, fixture->remote, 64), TE_RESULT_NOT_SENT);
+}
+
+static void test_peer_closes_instead_of_answering(void **state)
+{
+    struct fixture *fixture = *state;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (enum te_opcode opcode = TE_OPCODE_READ; opcode <= TE_OPCODE_WRITE; opcode++) {
+        struct transfer transfer = {.opcode = opcode, .local = fixture->local, .remote = fixture->remote, .length = 64};
+        uint64_t id = submit(fixture, &transfer, 1);
+        int peer = accept_peer(fixture);
+
+        take_request(peer);
+        if (opcode == TE_OPCODE_WRITE) {
+            uint8_t body[64];
+
+            te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS);
+        }
+        close(peer);
+        wait_for(fixture, id);
+        /* A read can be tried again; whether the write was applied nobody knows. */
+        assert_int_equal(transfer.outcome.result, opcode == TE_OPCODE_READ ? TE_RESULT_NOT_SENT : TE_RESULT_BROKEN);
+    }
+}
+
+static void test_peer_closes_within_the_data(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 4096};
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 100);
+    close(peer);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_BROKEN);
+}
+
+static void test_answers_that_are_none(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 8};
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_bytes(peer, "HTTP/1.1 400 Bad Request\r\n", 26);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_BROKEN);
+    read_to_end(peer);
+    close(peer);
+}
+
+static void test_other_status_codes_are_refusals(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 8};
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_status(peer, 2);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_REJECTED);
+    close(peer);
+}
+
+static void test_early_acknowledgement_waits_for_the_body(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = AREA_BYTES};
+    uint64_t id, left = AREA_BYTES;
+    uint8_t *body = malloc(AREA_BYTES);
+    enum te_task_state task_state;
+    uint64_t bytes;
+    int small = 65536;
+    int peer;
+
+    setsockopt(fixture->listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(te_task_status(fixture->engine.batches, id, 0, &task_state, &bytes), TE_OK);
+        assert_int_equal(task_state, TE_TASK_WAITING);
+    }
+    assert_int_equal(te_receive_all(peer, body, left, te_now_ns() + WATCHDOG_NS), TE_OK);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+    assert_memory_equal(body, fixture->local, AREA_BYTES);
+    free(body);
+    close(peer);
+}
+
+static void test_connection_that_died_while_idle(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t answer[64] = {0};
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (int i = 0; i < 5; i++) {
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = sizeof(answer)};
+        uint64_t id = submit(fixture, &transfer, 1);
+        int peer = accept_peer(fixture);
+
+        take_request(peer);
+        send_status(peer, TE_TCP_STATUS_OK);
+        send_bytes(peer, answer, sizeof(answer));
+        wait_for(fixture, id);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+        /* The peer sees that the initiator has noticed. */
+        shutdown(peer, SHUT_WR);
+        read_to_end(peer);
+        close(peer);
+    }
+}
+
+/* Quiet */
+
+static void test_silent_peer(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 4096},
+        {.opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 4096}};
+    uint8_t *copy = malloc(4096);
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[0].outcome.result, TE_RESULT_TIMED_OUT);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_TIMED_OUT);
+    memcpy(copy, fixture->local, 4096);
+    /* An answer would come too late, and the peer is told so by a reset. */
+    assert_false(read_to_end(peer));
+    assert_memory_equal(copy, fixture->local, 4096);
+    free(copy);
+    close(peer);
+}
+
+static void test_canceled_read_leaves_the_connection_to_others(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 4096},
+        {.opcode = TE_OPCODE_READ, .local = fixture->local + 4096, .remote = fixture->remote, .length = 4096}};
+    uint8_t *copy = malloc(4096);
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 1000);
+    memcpy(copy, fixture->local, 4096);
+    cancel(fixture, id, 0);
+    assert_int_equal(te_batch_wait(fixture->engine.batches, id, 0, WATCHDOG_NS), TE_OK);
+    assert_int_equal(transfers[0].outcome.result, TE_RESULT_CANCELED);
+    memcpy(copy, fixture->local, 4096);
+    send_bytes(peer, fixture->remote + 1000, 3096);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 4096);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_SUCCEEDED);
+    assert_memory_equal(copy, fixture->local, 4096);
+    assert_memory_equal(fixture->local + 4096, fixture->remote, 4096);
+    free(copy);
+    close(peer);
+}
+
+static void test_canceled_write_that_was_sent_ends_with_its_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64};
+    uint8_t body[64];
+    enum te_task_state task_state;
+    uint64_t id, bytes;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    assert_int_equal(te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS), TE_OK);
+    cancel(fixture, id, 0);
+    assert_int_equal(te_task_status(fixture->engine.batches, id, 0, &task_state, &bytes), TE_OK);
+    assert_int_equal(task_state, TE_TASK_WAITING);
+    send_status(peer, TE_TCP_STATUS_OK);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+    close(peer);
+}
+
+static void test_canceled_write_without_an_answer_is_reset(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64};
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    cancel(fixture, id, 0);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_CANCELED);
+    assert_false(read_to_end(peer));
+    close(peer);
+}
+
+static void test_canceled_write_in_the_middle_is_cut_and_seen_through(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 64},
+        {.opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = AREA_BYTES}};
+    enum te_task_state task_state;
+    uint64_t id, bytes;
+    int small = 65536;
+    int peer;
+
+    setsockopt(fixture->listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    cancel(fixture, id, 1);
+    /* Not over: the peer might still take what is on its way. */
+    assert_int_equal(te_task_status(fixture->engine.batches, id, 1, &task_state, &bytes), TE_OK);
+    assert_int_equal(task_state, TE_TASK_WAITING);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 64);
+    assert_true(read_to_end(peer)); /* the rest, cut */
+    close(peer);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[0].outcome.result, TE_RESULT_SUCCEEDED);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_CANCELED);
+}
+
+static void test_deadline(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 64},
+        {.opcode = TE_OPCODE_READ, .local = fixture->local + 64, .remote = fixture->remote, .length = 64}};
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    transfers[1].deadline_ns = te_now_ns() + 50 * TE_NS_PER_MS;
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    assert_int_equal(te_batch_wait(fixture->engine.batches, id, 1, WATCHDOG_NS), TE_OK);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_TIMED_OUT);
+    assert_false(transfers[0].outcome.ended);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 64);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[0].outcome.result, TE_RESULT_SUCCEEDED);
+    close(peer);
+}
+
+static void test_destroy_ends_everything(void **state)
+{
+    enum { COUNT = 600 };
+    struct fixture *fixture = *state;
+    struct transfer transfers[COUNT];
+    int peer;
+
+    memset(transfers, 0, sizeof(transfers));
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (size_t i = 0; i < COUNT; i++)
+        transfers[i] = (struct transfer){
+            .opcode = i % 2, .local = fixture->local + i * 64, .remote = fixture->remote, .length = 64};
+    submit(fixture, transfers, COUNT);
+    peer = accept_peer(fixture);
+    stop_transport(fixture);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(transfers[i].outcome.ended && transfers[i].outcome.result == TE_RESULT_CANCELED);
+    read_to_end(peer);
+    close(peer);
+}
+
+static void test_one_connection_per_request_without_pool(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->engine.settings.tcp_connection_pool = false;
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (int i = 0; i < 3; i++) {
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 64};
+        uint64_t id = submit(fixture, &transfer, 1);
+        int peer = accept_peer(fixture);
+
+        take_request(peer);
+        send_status(peer, TE_TCP_STATUS_OK);
+        send_bytes(peer, fixture->remote, 64);
+        wait_for(fixture, id);
+        assert_true(read_to_end(peer));
+        close(peer);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+    }
+}
+
+int main(void)
+{
+#define LANE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        LANE_TEST(test_sizes_directions_versions),
+        LANE_TEST(test_large_batch_of_both_kinds),
+        LANE_TEST(test_a_bad_request_fails_alone),
+        LANE_TEST(test_a_local_address_that_is_not_there_fails_alone),
+        LANE_TEST(test_many_threads_on_one_peer),
+        LANE_TEST(test_progress_without_the_caller),
+        LANE_TEST(test_nobody_listens),
+        LANE_TEST(test_peer_closes_instead_of_answering),
+        LANE_TEST(test_peer_closes_within_the_data),
+        LANE_TEST(test_answers_that_are_none),
+        LANE_TEST(test_other_status_codes_are_refusals),
+        LANE_TEST(test_early_acknowledgement_waits_for_the_body),
+        LANE_TEST(test_connection_that_died_while_idle),
+        LANE_TEST(test_silent_peer),
+        LANE_TEST(test_canceled_read_leaves_the_connection_to_others),
+        LANE_TEST(test_canceled_write_that_was_sent_ends_with_its_answer),
+        LANE_TEST(test_canceled_write_without_an_answer_is_reset),
+        LANE_TEST(test_canceled_write_in_the_middle_is_cut_and_seen_through),
+        LANE_TEST(test_deadline),
+        LANE_TEST(test_destroy_ends_everything),
+        LANE_TEST(test_one_connection_per_request_without_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
