@@ -206,7 +206,7 @@ static void wait_for_all(struct user *user)
 
 static void wait_for_events(struct user *user)
 {
-    struct pollfd descriptor = {.fd = te_batch_event_fd(user->storm->table, user->id), .events = POLLIN};
+    struct pollfd descriptor = {.fd = te_batch_table_event_fd(user->storm->table, user->id), .events = POLLIN};
     struct te_task_counts counts;
 
     assert_true(descriptor.fd >= 0);
@@ -332,7 +332,7 @@ static void *stranger_run(void *data)
             te_task_request_cancel(storm->table, id, task, NULL, NULL);
             break;
         case 3:
-            te_batch_event_fd(storm->table, id);
+            te_batch_table_event_fd(storm->table, id);
             break;
         default:
             state = state_of(storm->table, id, task);
@@ -353,7 +353,7 @@ static void storm_of_users_transports_and_strangers(void **state)
 {
     struct storm storm = {.table = te_batch_table_new(NULL), .rounds = 1500};
     pthread_t transports[TRANSPORTS], users[USERS], strangers[STRANGERS];
-    int engine_fd = te_batch_event_fd(storm.table, 0);
+    int engine_fd = te_batch_table_event_fd(storm.table, 0);
     uint64_t count;
 
     (void)state;

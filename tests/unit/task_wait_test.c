@@ -536,11 +536,11 @@ static void event_descriptors_tell_of_ends(void **state)
     (void)state;
     submit(table, id, 5);
     others = submit(table, other, 1);
-    batch_fd = te_batch_event_fd(table, id);
-    table_fd = te_batch_event_fd(table, 0);
+    batch_fd = te_batch_table_event_fd(table, id);
+    table_fd = te_batch_table_event_fd(table, 0);
     assert_true(batch_fd >= 0 && table_fd >= 0 && batch_fd != table_fd);
-    assert_int_equal(te_batch_event_fd(table, id), batch_fd);
-    assert_int_equal(te_batch_event_fd(table, 0), table_fd);
+    assert_int_equal(te_batch_table_event_fd(table, id), batch_fd);
+    assert_int_equal(te_batch_table_event_fd(table, 0), table_fd);
     assert_false(readable(batch_fd) || readable(table_fd));
     end(task_at(table, id, 0), TE_SLICE_SUCCEEDED);
     assert_true(readable(batch_fd) && readable(table_fd));
@@ -567,12 +567,12 @@ static void event_descriptors_tell_of_ends(void **state)
     assert_false(readable(batch_fd) || readable(table_fd));
 
     /* Nothing is lost to one who asks late. */
-    assert_true(readable(te_batch_event_fd(table, other)));
+    assert_true(readable(te_batch_table_event_fd(table, other)));
     te_batch_table_free(table);
     table = te_batch_table_new(NULL);
     id = allocate(table, 1);
     end(submit(table, id, 1), TE_SLICE_SUCCEEDED);
-    assert_true(readable(te_batch_event_fd(table, 0)));
+    assert_true(readable(te_batch_table_event_fd(table, 0)));
     te_batch_table_free(table);
 }
 
@@ -581,7 +581,7 @@ static void zero_length_tasks_signal_too(void **state)
     struct te_batch_table *table = te_batch_table_new(NULL);
     uint64_t id = allocate(table, 1);
     struct te_reservation reservation;
-    int event_fd = te_batch_event_fd(table, id);
+    int event_fd = te_batch_table_event_fd(table, id);
 
     (void)state;
     assert_int_equal(te_batch_reserve(table, id, 1, &reservation), TE_OK);
@@ -595,7 +595,7 @@ static void event_descriptor_is_closed_with_the_batch(void **state)
     struct te_batch_table *table = te_batch_table_new(NULL);
     uint64_t id = allocate(table, 1);
     struct te_task *task = submit(table, id, 1);
-    int event_fd = te_batch_event_fd(table, id);
+    int event_fd = te_batch_table_event_fd(table, id);
 
     (void)state;
     assert_int_equal(te_batch_release(table, id), TE_BATCH_BUSY);
@@ -604,7 +604,7 @@ static void event_descriptor_is_closed_with_the_batch(void **state)
     assert_int_equal(te_batch_release(table, id), TE_OK);
     assert_int_equal(write(event_fd, "12345678", 8), -1);
     id = allocate(table, 1);
-    event_fd = te_batch_event_fd(table, id);
+    event_fd = te_batch_table_event_fd(table, id);
     assert_false(readable(event_fd));
     te_batch_table_free(table);
 }
