@@ -172,7 +172,6 @@ static bool lane_work_and_release(struct lane *lane, uint32_t attention)
         attention = atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst);
         if (attention != 0)
             continue;
-        atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
         atomic_store_explicit(&lane->owned, 0, memory_order_seq_cst);
         if (atomic_load_explicit(&lane->attention, memory_order_seq_cst) == 0 || !lane_own(lane))
             break;
@@ -215,6 +214,7 @@ void lane_submit(struct lane *lane, struct te_slice *slices)
         first->next = latest;
     } while (!atomic_compare_exchange_weak_explicit(&lane->inbox, &latest, reversed, memory_order_release,
                                                     memory_order_relaxed));
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     patrol_add(lane);
     lane_drive(lane, ATTENTION_SUBMIT);
 }
@@ -223,11 +223,14 @@ void lane_poll(void *data)
 {
     struct lane *lane = data;
     int64_t empty_ns = atomic_load_explicit(&lane->empty_ns, memory_order_relaxed);
+    int64_t now_ns;
     unsigned looks;
 
     if (empty_ns != 0 && te_now_ns() - empty_ns < EMPTY_PAUSE_NS)
         return;
-    atomic_store_explicit(&lane->polled_ns, te_now_ns(), memory_order_relaxed);
+    now_ns = te_now_ns();
+    atomic_store_explicit(&lane->polled_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&lane->driven_ns, now_ns, memory_order_relaxed);
     if (!lane_own(lane))
         return;
     if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst))) {
@@ -259,6 +262,7 @@ static void lane_ready(struct te_watch *watch, uint32_t events)
     atomic_fetch_or_explicit(&lane->attention, ATTENTION_READY, memory_order_seq_cst);
     if (!lane_own(lane))
         return;
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     if (polled)
         lane_set_watched(lane, false);
     if (lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst)) && !polled)
@@ -295,6 +299,7 @@ void lane_unclaim(void *data)
 {
     struct lane *lane = data;
 
+    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&lane->sleeper, false, memory_order_release);
     if (atomic_load_explicit(&lane->outstanding, memory_order_acquire) > 0)
         lane_drive(lane, ATTENTION_WATCH);

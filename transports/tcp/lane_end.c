@@ -37,6 +37,8 @@ void lane_close_socket(struct lane *lane, bool rudely)
     lane->watched = false;
     lane->send_blocked = false;
     lane->fence_due_ns = 0;
+    /* Whoever sleeps on this connection would not notice the next one. */
+    atomic_store_explicit(&lane->sleeper, false, memory_order_relaxed);
     atomic_store_explicit(&lane->open, false, memory_order_relaxed);
     atomic_store_explicit(&lane->refuses, false, memory_order_relaxed);
 }

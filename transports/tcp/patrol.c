@@ -116,7 +116,6 @@ void patrol_add(struct lane *lane)
     if (atomic_load_explicit(&lane->patrolled, memory_order_seq_cst) ||
         atomic_exchange_explicit(&lane->patrolled, true, memory_order_seq_cst))
         return;
-    atomic_store_explicit(&lane->driven_ns, te_now_ns(), memory_order_relaxed);
     add_incoming(patrol, lane);
     if (!atomic_exchange_explicit(&patrol->running, true, memory_order_seq_cst))
         te_reactor_run(patrol->reactor, start, patrol);
