@@ -353,7 +353,7 @@ static void add_driver(struct wait *wait, struct te_task *task)
         wait->drivers[wait->driver_count++] = driver;
 }
 
-static void drive(struct wait *wait)
+static void collect_drivers(struct wait *wait)
 {
     wait->driver_count = 0;
     if (wait->drive_ops == NULL)
@@ -363,6 +363,11 @@ static void drive(struct wait *wait)
     else
         for (size_t i = wait->cursor; i < wait->end && i < wait->cursor + LIMIT_OF_TASKS_SEEN; i++)
             add_driver(wait, te_batch_task(wait->batch, i));
+}
+
+static void drive(struct wait *wait)
+{
+    collect_drivers(wait);
     for (size_t i = 0; i < wait->driver_count; i++)
         wait->drive_ops->drive(wait->drivers[i]);
 }
@@ -440,13 +445,16 @@ static te_status sleep_once(struct wait *wait)
         waiter = wait->waiter = take_waiter(batch->table);
     if (waiter == NULL)
         return te_fail(TE_MEMORY, "no memory to wait for a batch");
+    /* Other tasks may come first by now; a claimed descriptor that is ready already ends the sleep at once. */
+    collect_drivers(wait);
     claim_drivers(wait);
     waiter->polls = wait->claimed_count > 0;
     if (waiter->polls && waiter->event_fd < 0)
         waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     waiter->task = wait->task;
-    /* All tasks below end are counted in "ended" sooner or later, so it cannot be earlier. */
-    waiter->wake_at = wait->task != NULL ? 0 : ended < wait->end ? (uint32_t)wait->end : ended + 1;
+    /* All tasks below end are counted in "ended" sooner or later, so it cannot be earlier. It may be later if tasks
+     * from end on have ended as well: then each end is a reason to look. */
+    waiter->wake_at = wait->task != NULL ? 0 : (uint32_t)wait->end;
     enter_waiter(batch, waiter);
     if (atomic_load(&batch->ended) == ended && !satisfied(wait)) {
         if (waiter->polls)
