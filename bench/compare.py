@@ -99,6 +99,21 @@ def growth_cases(all_programs: programs.Programs, seconds: float) -> Dict[str, C
     return cases
 
 
+def count_system_calls(all_programs: programs.Programs, raw: pathlib.Path) -> None:
+    """Where the time goes: a copy of the bytes costs what it costs, the rest is system calls. Not timed."""
+    count = 2000
+    for size, batch, operation in ((64, 1, "write"), (4096, 1, "read"), (64 << 10, 16, "write"), (64 << 10, 16, "read")):
+        options = {"size": size, "batch": batch, "operation": operation, "count": count // batch, "wait": "wait"}
+        try:
+            calls = programs.system_calls(programs.te_command(all_programs, 1, options), count // batch * batch)
+        except (RuntimeError, OSError) as reason:
+            print(f"system calls: {reason}", file=sys.stderr)
+            return
+        line = {"calls": f"{operation.upper()} {size_name(size)} x {batch}", "each": calls}
+        with raw.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 def all_cases(all_programs: programs.Programs, segment: str, seconds: float) -> Dict[str, Case]:
     return {
         **bandwidth_cases(all_programs, segment, seconds),
@@ -167,6 +182,7 @@ def main() -> int:
             wanted = report.cases_of(options.only.split(","))
             cases = {name: case for name, case in cases.items() if name in wanted}
         failures = measure(cases, options.rounds, raw, started)
+    count_system_calls(all_programs, raw)
     print(report.write(options.output))
     print(f"{time.monotonic() - started:.0f} s, {failures} failed runs", file=sys.stderr)
     return 1 if failures else 0

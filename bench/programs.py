@@ -115,10 +115,11 @@ def te(programs: Programs, seconds: float, environment: Dict[str, str], **option
         text=True,
         env={**os.environ, **environment},
     ) as process:
-        time.sleep(seconds / 2)
         connections = 0
-        with contextlib.suppress(OSError):
-            connections = connections_of(process.pid)
+        while connections == 0 and process.poll() is None:  # the buffers are filled before it connects
+            time.sleep(seconds / 2)
+            with contextlib.suppress(OSError):
+                connections = connections_of(process.pid)
         output, errors = process.communicate(timeout=seconds + 60)
     if process.returncode:
         raise RuntimeError(f"te: status {process.returncode}: {last_words(errors)}")
@@ -186,6 +187,15 @@ def growth(programs: Programs, seconds: float, axis: str, count: int) -> Figures
         "descriptors_per_peer": line["descriptors_per_peer"],
         "threads": line["threads"],
     }
+
+
+def system_calls(command: List[str], transfers: int) -> Dict[str, float]:
+    """System calls of a command and of all that it starts, per transfer; those of starting up are rounded away."""
+    with tempfile.NamedTemporaryFile("r") as table:
+        run(["strace", "-f", "-qq", "-c", "-U", "calls,name", "-o", table.name, *command], 60)
+        rows = re.findall(r"(?m)^ *(\d+) (\w+)$", table.read())
+    calls = {name: int(count) / transfers for count, name in rows if name != "total"}
+    return {name: round(each, 2) for name, each in sorted(calls.items()) if each >= 0.05}
 
 
 def iperf3(seconds: float, streams: int, congestion: str) -> Figures:

@@ -193,19 +193,29 @@ def streams_used(rounds: Rounds) -> int:
     return 1 if seen and statistics.median(seen) <= 1 else LANES
 
 
-def load(raw: pathlib.Path) -> Tuple[Dict[str, str], Rounds, List[str]]:
+class Raw(NamedTuple):
+    machine: Dict[str, str]
+    rounds: Rounds
+    errors: List[str]
+    calls: List[Tuple[str, Dict[str, float]]]  # of which transfers, system calls of each
+
+
+def load(raw: pathlib.Path) -> Raw:
     machine: Dict[str, str] = {}
     rounds: Rounds = {}
     errors: List[str] = []
+    calls: List[Tuple[str, Dict[str, float]]] = []
     for text in raw.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         if "machine" in line:
             machine = line["machine"]
+        elif "calls" in line:
+            calls.append((line["calls"], line["each"]))
         elif "error" in line:
             errors.append(f"round {line['round']}, {line['case']}: {line['error']}")
         else:
             rounds.setdefault(line["round"], {})[line["case"]] = line
-    return machine, rounds, errors
+    return Raw(machine, rounds, errors, calls)
 
 
 def number(figure: Optional[float]) -> str:
@@ -264,7 +274,7 @@ def speed_bars(rounds: Rounds, streams: int) -> List[plot.Bar]:
 
 def write(directory: pathlib.Path) -> str:
     """Writes report.md and the plots, and returns the text."""
-    machine, rounds, errors = load(directory / "raw.jsonl")
+    machine, rounds, errors, calls = load(directory / "raw.jsonl")
     streams = streams_used(rounds)
     outcomes = [outcome for row in comparisons(streams) if (outcome := evaluate(row, rounds))]
     judged = [outcome for outcome in outcomes if outcome.passed() is not None]
@@ -275,6 +285,9 @@ def write(directory: pathlib.Path) -> str:
     passed = sum(bool(outcome.passed()) for outcome in judged)
     lines += ["", f"{passed} of {len(judged)} bounds are reached.", "", "![](targets.svg)", "", "![](speed.svg)", ""]
     lines += ["## Every case", "", *figures_table(rounds)]
+    if calls:
+        lines += ["", "## System calls per transfer", "", "Ours, both processes together, the caller waiting. A bare exchange takes 2 sends and 2 receives; batches share them.", ""]
+        lines += [f"- {name}: {', '.join(f'{call} {each:g}' for call, each in table.items())}" for name, table in calls]
     if errors:
         lines += ["", "## Failed runs", "", *(f"- {error}" for error in errors)]
     text = "\n".join(lines) + "\n"

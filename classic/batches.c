@@ -96,22 +96,17 @@ int te_classic_batch_event_fd(struct te_classic *classic, batch_id_t batch)
     return te_batch_table_event_fd(classic->engine->batches, batch);
 }
 
-static void cancel_in_transports(struct te_task *task, void *data)
-{
-    struct te_classic *classic = data;
-    size_t count = atomic_load_explicit(&classic->installed_count, memory_order_acquire);
-
-    for (size_t i = 0; i < count; i++)
-        classic->installed[i].ops->cancel(classic->installed[i].transport, task);
-}
-
 static te_status cancel(struct te_classic *classic, batch_id_t batch, size_t task)
 {
-    te_status status = te_task_request_cancel(classic->engine->batches, batch, task, cancel_in_transports, classic);
+    te_status status = te_task_request_cancel(classic->engine->batches, batch, task, NULL, NULL);
+    size_t count = atomic_load_explicit(&classic->installed_count, memory_order_acquire);
 
-    if (status == TE_OK)
-        classic_end_canceled(classic);
-    return status;
+    if (status != TE_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        classic->installed[i].ops->cancel(classic->installed[i].transport);
+    classic_end_canceled(classic);
+    return TE_OK;
 }
 
 int te_classic_cancel_task(struct te_classic *classic, batch_id_t batch, size_t task)

@@ -81,7 +81,7 @@ static te_status make_call(struct call *call, const char *host, uint16_t port, b
 {
     const struct te_settings *settings = &call->engine->settings;
     struct te_address addresses[ADDRESSES_MAX];
-    char text[TE_ADDRESS_TEXT_MAX];
+    char text[TE_ADDRESS_TEXT_MAX], name[TE_ADDRESS_TEXT_MAX];
     int64_t connect_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND;
     int64_t end_ns = te_now_ns() + 2 * connect_ns;
     size_t count;
@@ -100,9 +100,10 @@ static te_status make_call(struct call *call, const char *host, uint16_t port, b
             break;
     }
     te_frame_decoder_clear(&call->decoder);
-    if (strcmp(host, text) == 0)
+    te_server_name_join(host, port, name, sizeof(name));
+    if (strcmp(name, text) == 0)
         return te_fail(status, "%s: %s", text, te_status_message());
-    return te_fail(status, "%s (for %s:%u): %s", text, host, port, te_status_message());
+    return te_fail(status, "%s (%s): %s", name, text, te_status_message());
 }
 
 static void free_text(GString *text)

@@ -13,6 +13,7 @@
 #define TE_CLASSIC_INTERNAL_H
 
 #include <glib.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "classic/runtime.h"
@@ -30,7 +31,7 @@ struct installed {
 
 struct te_classic {
     struct te_engine *engine;
-    GMutex install_lock;
+    pthread_mutex_t install_lock;
     struct te_topology *topology; /* under install_lock */
     struct installed installed[TRANSPORTS_MAX];
     _Atomic size_t installed_count; /* entries below it never change */

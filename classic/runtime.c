@@ -133,9 +133,9 @@ transport_t te_classic_install_transport(struct te_classic *classic, const char 
         te_fail(TE_INVALID_ARGUMENT, "the name of the transport is a null pointer");
         return NULL;
     }
-    g_mutex_lock(&classic->install_lock);
+    pthread_mutex_lock(&classic->install_lock);
     status = find_or_install(classic, protocol, arguments != NULL ? arguments[0] : NULL, &handle);
-    g_mutex_unlock(&classic->install_lock);
+    pthread_mutex_unlock(&classic->install_lock);
     if (status == TE_OK)
         return handle;
     te_log(TE_LOG_ERROR, "engine %s: transport %s cannot be installed: %s", classic->engine->name, protocol,
@@ -198,7 +198,7 @@ struct te_classic *te_classic_create(const char *connection, const char *local_n
 
     (void)host;
     (void)rpc_port;
-    g_mutex_init(&classic->install_lock);
+    pthread_mutex_init(&classic->install_lock, NULL);
     classic->topology = te_topology_new();
     classic->expiry_timer.fire = classic_expire;
     classic->refresh_timer.fire = start_refresh;
@@ -219,7 +219,7 @@ struct te_classic *te_classic_create(const char *connection, const char *local_n
 
 free_classic:
     te_topology_free(classic->topology);
-    g_mutex_clear(&classic->install_lock);
+    pthread_mutex_destroy(&classic->install_lock);
     g_free(classic);
     return NULL;
 }
@@ -252,7 +252,7 @@ void te_classic_destroy(struct te_classic *classic)
         classic->installed[count].ops->destroy(classic->installed[count].transport);
     te_engine_free(engine);
     te_topology_free(classic->topology);
-    g_mutex_clear(&classic->install_lock);
+    pthread_mutex_destroy(&classic->install_lock);
     g_free(classic);
 }
 
@@ -273,10 +273,10 @@ int te_classic_port(struct te_classic *classic)
 
 int te_classic_discover_topology(struct te_classic *classic)
 {
-    g_mutex_lock(&classic->install_lock);
+    pthread_mutex_lock(&classic->install_lock);
     te_topology_free(classic->topology);
     classic->topology = te_topology_new();
-    g_mutex_unlock(&classic->install_lock);
+    pthread_mutex_unlock(&classic->install_lock);
     return TE_OK;
 }
 
@@ -296,12 +296,12 @@ int te_classic_show_links(struct te_classic *classic, char *buffer, size_t size,
     if (buffer == NULL || size == 0)
         return te_fail(TE_INVALID_ARGUMENT, "no room for the text");
     text = g_string_new(NULL);
-    g_mutex_lock(&classic->install_lock);
+    pthread_mutex_lock(&classic->install_lock);
     if (json)
         te_topology_show_json(classic->topology, text);
     else
         te_topology_show(classic->topology, text);
-    g_mutex_unlock(&classic->install_lock);
+    pthread_mutex_unlock(&classic->install_lock);
     g_strlcpy(buffer, text->str, size);
     g_string_free(text, TRUE);
     return TE_OK;

@@ -18,7 +18,7 @@ struct text {
 };
 
 struct te_local_segment {
-    GMutex lock;
+    pthread_mutex_t lock;
     struct part parts[TE_ENGINE_TRANSPORTS];
     size_t part_count;
     struct te_segment_descriptor *descriptor; /* NULL: to be made anew */
@@ -30,7 +30,7 @@ struct te_local_segment *te_local_segment_new(void)
 {
     struct te_local_segment *local = g_new0(struct te_local_segment, 1);
 
-    g_mutex_init(&local->lock);
+    pthread_mutex_init(&local->lock, NULL);
     return local;
 }
 
@@ -47,7 +47,7 @@ static void forget(struct te_local_segment *local)
 void te_local_segment_free(struct te_local_segment *local)
 {
     forget(local);
-    g_mutex_clear(&local->lock);
+    pthread_mutex_destroy(&local->lock);
     g_free(local);
 }
 
@@ -57,14 +57,14 @@ te_status te_local_segment_add(struct te_engine *engine, const char *protocol, s
     struct te_local_segment *local = engine->local;
     te_status status = TE_OK;
 
-    g_mutex_lock(&local->lock);
+    pthread_mutex_lock(&local->lock);
     if (local->part_count < G_N_ELEMENTS(local->parts)) {
         local->parts[local->part_count++] = (struct part){protocol, transport, describe};
         forget(local);
     } else {
         status = te_fail(TE_INVALID_ARGUMENT, "an engine has room for %d transports", TE_ENGINE_TRANSPORTS);
     }
-    g_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&local->lock);
     return status;
 }
 
@@ -72,10 +72,10 @@ void te_local_segment_withdraw(struct te_engine *engine)
 {
     struct te_local_segment *local = engine->local;
 
-    g_mutex_lock(&local->lock);
+    pthread_mutex_lock(&local->lock);
     local->part_count = 0;
     forget(local);
-    g_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&local->lock);
 }
 
 bool te_local_segment_exists(struct te_engine *engine)
@@ -83,9 +83,9 @@ bool te_local_segment_exists(struct te_engine *engine)
     struct te_local_segment *local = engine->local;
     bool exists;
 
-    g_mutex_lock(&local->lock);
+    pthread_mutex_lock(&local->lock);
     exists = local->part_count > 0;
-    g_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&local->lock);
     return exists;
 }
 
@@ -140,11 +140,11 @@ struct te_segment_descriptor *te_local_segment_describe(struct te_engine *engine
     struct te_local_segment *local = engine->local;
     struct te_segment_descriptor *descriptor = NULL;
 
-    g_mutex_lock(&local->lock);
+    pthread_mutex_lock(&local->lock);
     refresh(engine, local);
     if (local->descriptor != NULL)
         descriptor = te_segment_descriptor_ref(local->descriptor);
-    g_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&local->lock);
     return descriptor;
 }
 
@@ -154,7 +154,7 @@ GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_
     struct te_local_segment *local = engine->local;
     GBytes *bytes = NULL;
 
-    g_mutex_lock(&local->lock);
+    pthread_mutex_lock(&local->lock);
     refresh(engine, local);
     for (size_t i = 0; local->descriptor != NULL && i < G_N_ELEMENTS(local->texts); i++) {
         struct text *text = &local->texts[i];
@@ -171,6 +171,6 @@ GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_
             bytes = g_bytes_ref(text->bytes);
         break;
     }
-    g_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&local->lock);
     return bytes;
 }

@@ -1,133 +1,18 @@
+/* Notifications on their way to peers. */
 #include "core/notification.h"
 
 #include <glib.h>
+#include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/condition.h"
 #include "core/engine.h"
 #include "core/log.h"
 #include "core/peer.h"
 #include "core/peer_address.h"
 #include "core/stores/store.h"
 #include "core/worker.h"
-
-/* ---- Received ---- */
-
-struct received {
-    struct received *next;
-    char *name, *text;
-    size_t bytes;
-};
-
-struct te_inbox {
-    GMutex lock;
-    struct received *head, **tail;
-    size_t count, bytes;
-};
-
-struct te_inbox *te_inbox_new(void)
-{
-    struct te_inbox *inbox = g_new0(struct te_inbox, 1);
-
-    g_mutex_init(&inbox->lock);
-    inbox->tail = &inbox->head;
-    return inbox;
-}
-
-static void received_free(struct received *message)
-{
-    free(message->name);
-    free(message->text);
-    free(message);
-}
-
-void te_inbox_free(struct te_inbox *inbox)
-{
-    while (inbox->head != NULL) {
-        struct received *message = inbox->head;
-
-        inbox->head = message->next;
-        received_free(message);
-    }
-    g_mutex_clear(&inbox->lock);
-    g_free(inbox);
-}
-
-/* A copy that the C API can hand to its caller. */
-static char *copy_text(const char *text, size_t length)
-{
-    char *copy = malloc(length + 1);
-
-    if (copy == NULL)
-        return NULL;
-    if (length > 0)
-        memcpy(copy, text, length);
-    copy[length] = '\0';
-    return copy;
-}
-
-bool te_inbox_put(struct te_inbox *inbox, const char *name, size_t name_length, const char *text, size_t text_length)
-{
-    struct received *message = calloc(1, sizeof(*message));
-    bool taken = false;
-
-    if (message == NULL)
-        return false;
-    message->name = copy_text(name, name_length);
-    message->text = copy_text(text, text_length);
-    message->bytes = name_length + text_length;
-    if (message->name == NULL || message->text == NULL) {
-        received_free(message);
-        return false;
-    }
-    g_mutex_lock(&inbox->lock);
-    if (inbox->count < TE_NOTIFICATIONS_MAX && message->bytes <= TE_NOTIFICATION_BYTES_MAX - inbox->bytes) {
-        *inbox->tail = message;
-        inbox->tail = &message->next;
-        inbox->count++;
-        inbox->bytes += message->bytes;
-        taken = true;
-    }
-    g_mutex_unlock(&inbox->lock);
-    if (!taken)
-        received_free(message);
-    return taken;
-}
-
-size_t te_inbox_count(struct te_inbox *inbox)
-{
-    size_t count;
-
-    g_mutex_lock(&inbox->lock);
-    count = inbox->count;
-    g_mutex_unlock(&inbox->lock);
-    return count;
-}
-
-bool te_inbox_take(struct te_inbox *inbox, char **name, char **text)
-{
-    struct received *message;
-
-    g_mutex_lock(&inbox->lock);
-    message = inbox->head;
-    if (message != NULL) {
-        inbox->head = message->next;
-        if (inbox->head == NULL)
-            inbox->tail = &inbox->head;
-        inbox->count--;
-        inbox->bytes -= message->bytes;
-    }
-    g_mutex_unlock(&inbox->lock);
-    if (message == NULL)
-        return false;
-    *name = message->name;
-    *text = message->text;
-    free(message);
-    return true;
-}
-
-/* ---- Sent ---- */
 
 struct te_outgoing {
     struct te_notifier *notifier;
@@ -147,8 +32,8 @@ struct line {
 struct te_notifier {
     struct te_engine *engine;
     _Atomic size_t count, bytes; /* of messages made and not freed */
-    GMutex lock;
-    GCond idle;
+    pthread_mutex_t lock;
+    pthread_cond_t idle;
     GHashTable *lines; /* by segment */
     bool stopped;
 };
@@ -158,8 +43,8 @@ struct te_notifier *te_notifier_new(struct te_engine *engine)
     struct te_notifier *notifier = g_new0(struct te_notifier, 1);
 
     notifier->engine = engine;
-    g_mutex_init(&notifier->lock);
-    g_cond_init(&notifier->idle);
+    pthread_mutex_init(&notifier->lock, NULL);
+    te_condition_init(&notifier->idle);
     notifier->lines = g_hash_table_new(NULL, NULL);
     return notifier;
 }
@@ -183,8 +68,8 @@ void te_notifier_free(struct te_notifier *notifier)
         g_free(line);
     }
     g_hash_table_unref(notifier->lines);
-    g_mutex_clear(&notifier->lock);
-    g_cond_clear(&notifier->idle);
+    pthread_mutex_destroy(&notifier->lock);
+    pthread_cond_destroy(&notifier->idle);
     g_free(notifier);
 }
 
@@ -312,33 +197,33 @@ static void send_line(void *data)
     struct te_outgoing *message;
     unsigned unreachable = 0;
 
-    g_mutex_lock(&notifier->lock);
+    pthread_mutex_lock(&notifier->lock);
     while ((message = g_queue_pop_head(&line->messages)) != NULL) {
         GQueue lost = G_QUEUE_INIT;
         te_status status;
         bool sent;
 
-        g_mutex_unlock(&notifier->lock);
+        pthread_mutex_unlock(&notifier->lock);
         status = send_message(notifier->engine, message->segment, message->descriptor, message->name,
                               message->name_length, message->text, message->text_length, &sent);
         unreachable = status == TE_OK || sent ? 0 : unreachable + 1;
-        g_mutex_lock(&notifier->lock);
+        pthread_mutex_lock(&notifier->lock);
         if (unreachable == UNREACHABLE_MAX) {
             lost = line->messages;
             g_queue_init(&line->messages);
         }
-        g_mutex_unlock(&notifier->lock);
+        pthread_mutex_unlock(&notifier->lock);
         if (status != TE_OK)
             te_log_limited(TE_LOG_WARNING, "notification to %s lost (and %u more): %s", te_segment_name(line->segment),
                            g_queue_get_length(&lost), te_status_message());
         te_outgoing_free(message);
         free_messages(&lost);
-        g_mutex_lock(&notifier->lock);
+        pthread_mutex_lock(&notifier->lock);
     }
     g_hash_table_remove(notifier->lines, line->segment);
     if (g_hash_table_size(notifier->lines) == 0)
-        g_cond_broadcast(&notifier->idle);
-    g_mutex_unlock(&notifier->lock);
+        pthread_cond_broadcast(&notifier->idle);
+    pthread_mutex_unlock(&notifier->lock);
     g_free(line);
 }
 
@@ -347,9 +232,9 @@ void te_notifier_post(struct te_outgoing *outgoing)
     struct te_notifier *notifier = outgoing->notifier;
     struct line *line;
 
-    g_mutex_lock(&notifier->lock);
+    pthread_mutex_lock(&notifier->lock);
     if (notifier->stopped) {
-        g_mutex_unlock(&notifier->lock);
+        pthread_mutex_unlock(&notifier->lock);
         te_outgoing_free(outgoing);
         return;
     }
@@ -363,19 +248,19 @@ void te_notifier_post(struct te_outgoing *outgoing)
         te_worker_run(notifier->engine->workers, send_line, line);
     }
     g_queue_push_tail(&line->messages, outgoing);
-    g_mutex_unlock(&notifier->lock);
+    pthread_mutex_unlock(&notifier->lock);
 }
 
 bool te_notifier_stop(struct te_notifier *notifier, int64_t timeout_ns)
 {
-    gint64 until = g_get_monotonic_time() + timeout_ns / 1000;
+    int64_t end_ns = te_now_ns() + timeout_ns;
     bool in_time = true;
 
-    g_mutex_lock(&notifier->lock);
+    pthread_mutex_lock(&notifier->lock);
     while (g_hash_table_size(notifier->lines) > 0 && in_time)
-        in_time = g_cond_wait_until(&notifier->idle, &notifier->lock, until);
+        in_time = te_condition_wait_until(&notifier->idle, &notifier->lock, end_ns);
     notifier->stopped = true;
     in_time = g_hash_table_size(notifier->lines) == 0;
-    g_mutex_unlock(&notifier->lock);
+    pthread_mutex_unlock(&notifier->lock);
     return in_time;
 }

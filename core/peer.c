@@ -1,11 +1,12 @@
 #include "core/peer.h"
 
 #include <glib.h>
+#include <pthread.h>
 
 #include "core/engine.h"
 
 struct te_peer_memory {
-    GMutex lock;
+    pthread_mutex_t lock;
     GHashTable *dialects; /* "host:port" to const struct te_dialect_ops */
 };
 
@@ -13,7 +14,7 @@ struct te_peer_memory *te_peer_memory_new(void)
 {
     struct te_peer_memory *peers = g_new0(struct te_peer_memory, 1);
 
-    g_mutex_init(&peers->lock);
+    pthread_mutex_init(&peers->lock, NULL);
     peers->dialects = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     return peers;
 }
@@ -21,7 +22,7 @@ struct te_peer_memory *te_peer_memory_new(void)
 void te_peer_memory_free(struct te_peer_memory *peers)
 {
     g_hash_table_unref(peers->dialects);
-    g_mutex_clear(&peers->lock);
+    pthread_mutex_destroy(&peers->lock);
     g_free(peers);
 }
 
@@ -29,20 +30,20 @@ static const struct te_dialect_ops *recall(struct te_peer_memory *peers, const c
 {
     const struct te_dialect_ops *dialect;
 
-    g_mutex_lock(&peers->lock);
+    pthread_mutex_lock(&peers->lock);
     dialect = g_hash_table_lookup(peers->dialects, key);
-    g_mutex_unlock(&peers->lock);
+    pthread_mutex_unlock(&peers->lock);
     return dialect;
 }
 
 static void remember(struct te_peer_memory *peers, const char *key, const struct te_dialect_ops *dialect)
 {
-    g_mutex_lock(&peers->lock);
+    pthread_mutex_lock(&peers->lock);
     if (dialect != NULL)
         g_hash_table_replace(peers->dialects, g_strdup(key), (void *)dialect);
     else
         g_hash_table_remove(peers->dialects, key);
-    g_mutex_unlock(&peers->lock);
+    pthread_mutex_unlock(&peers->lock);
 }
 
 /* One call, for the loop below to make in one dialect after the other. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/condition.h"
 #include "core/log.h"
 
 enum { IDLE_SECONDS = 5 };
@@ -26,9 +27,9 @@ struct worker {
 
 struct te_worker_pool {
     unsigned maximum_threads;
-    GMutex lock;
-    GCond work;    /* a job has come, or stop */
-    GCond changed; /* a worker has left */
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* a job has come, or stop */
+    pthread_cond_t changed; /* a worker has left */
     struct job *head, **tail;
     unsigned threads, idle;
     unsigned waiting; /* jobs in the list */
@@ -39,16 +40,16 @@ struct te_worker_pool {
 /* Under the lock. The next job, or NULL when the thread should leave. */
 static struct job *next_job(struct te_worker_pool *pool)
 {
-    gint64 leave = g_get_monotonic_time() + IDLE_SECONDS * G_TIME_SPAN_SECOND;
+    int64_t leave_ns = te_now_ns() + IDLE_SECONDS * TE_NS_PER_SECOND;
     bool in_time = true;
     struct job *job;
 
     pool->idle++;
     while (pool->head == NULL && !pool->stop) {
         if (pool->threads == 1)
-            g_cond_wait(&pool->work, &pool->lock);
+            pthread_cond_wait(&pool->work, &pool->lock);
         else if (in_time)
-            in_time = g_cond_wait_until(&pool->work, &pool->lock, leave);
+            in_time = te_condition_wait_until(&pool->work, &pool->lock, leave_ns);
         else
             break;
     }
@@ -69,18 +70,18 @@ static void *work(void *data)
     struct te_worker_pool *pool = worker->pool;
     struct job *job;
 
-    g_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
     while ((job = next_job(pool)) != NULL) {
-        g_mutex_unlock(&pool->lock);
+        pthread_mutex_unlock(&pool->lock);
         job->function(job->data);
         g_free(job);
-        g_mutex_lock(&pool->lock);
+        pthread_mutex_lock(&pool->lock);
     }
     pool->threads--;
     worker->next = pool->left;
     pool->left = worker;
-    g_cond_signal(&pool->changed);
-    g_mutex_unlock(&pool->lock);
+    pthread_cond_signal(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
@@ -105,7 +106,7 @@ static void reap(struct te_worker_pool *pool)
     struct worker *left = pool->left;
 
     pool->left = NULL;
-    g_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pool->lock);
     while (left != NULL) {
         struct worker *worker = left;
 
@@ -113,7 +114,7 @@ static void reap(struct te_worker_pool *pool)
         pthread_join(worker->thread, NULL);
         g_free(worker);
     }
-    g_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
 }
 
 /* Under the lock. The error of pthread_create. */
@@ -139,12 +140,12 @@ te_status te_worker_pool_new(unsigned maximum_threads, struct te_worker_pool **p
 
     pool->maximum_threads = MAX(maximum_threads, 1);
     pool->tail = &pool->head;
-    g_mutex_init(&pool->lock);
-    g_cond_init(&pool->work);
-    g_cond_init(&pool->changed);
-    g_mutex_lock(&pool->lock);
+    pthread_mutex_init(&pool->lock, NULL);
+    te_condition_init(&pool->work);
+    te_condition_init(&pool->changed);
+    pthread_mutex_lock(&pool->lock);
     error = add_worker(pool);
-    g_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pool->lock);
     if (error != 0) {
         te_worker_pool_free(pool);
         return te_fail(TE_MEMORY, "cannot start a thread: %s", strerror(error));
@@ -157,16 +158,16 @@ void te_worker_pool_free(struct te_worker_pool *pool)
 {
     if (pool == NULL)
         return;
-    g_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
     pool->stop = true;
-    g_cond_broadcast(&pool->work);
+    pthread_cond_broadcast(&pool->work);
     while (pool->threads > 0)
-        g_cond_wait(&pool->changed, &pool->lock);
+        pthread_cond_wait(&pool->changed, &pool->lock);
     reap(pool);
-    g_mutex_unlock(&pool->lock);
-    g_mutex_clear(&pool->lock);
-    g_cond_clear(&pool->work);
-    g_cond_clear(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->work);
+    pthread_cond_destroy(&pool->changed);
     g_free(pool);
 }
 
@@ -177,17 +178,17 @@ void te_worker_run(struct te_worker_pool *pool, void (*function)(void *), void *
 
     job->function = function;
     job->data = data;
-    g_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->lock);
     *pool->tail = job;
     pool->tail = &job->next;
     pool->waiting++;
     /* A worker that leaves at this very moment sees the job first: it looks under the lock. */
     if (pool->waiting > pool->idle && pool->threads < pool->maximum_threads)
         error = add_worker(pool);
-    g_cond_signal(&pool->work);
+    pthread_cond_signal(&pool->work);
     if (pool->left != NULL)
         reap(pool);
-    g_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pool->lock);
     if (error != 0)
         te_log_limited(TE_LOG_WARNING, "cannot start another thread for control calls: %s", strerror(error));
 }

@@ -69,9 +69,9 @@ struct te_transport_ops {
      */
     void (*submit)(struct te_endpoint *endpoint, struct te_slice *slices);
 
-    /* The slice's task has cancel_requested: ends it soon, fenced. Never blocks. Harmless for a slice that is already
-     * finished. */
-    void (*cancel)(struct te_transport *transport, struct te_task *task);
+    /* Tasks have had cancel_requested set: ends their slices soon, fenced. Once for any number of tasks. Never blocks.
+     */
+    void (*cancel)(struct te_transport *transport);
 
     /* For te_batch_table: moving a transfer on in the calling thread. */
     struct te_task_drive_ops drive;

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Runs the tests against the real Mooncake engine.
 
-  run.py [--build DIR] [MODULE | MODULE.CLASS[.TEST] | TEXT*]...
+  run.py [--build DIR] [--jobs N] [-k TEXT] [MODULE | MODULE.CLASS[.TEST]]...
 
 DIR is a build of this library (default build/release); MODULE is a file of this folder without test_ and .py; without
-any, all are run. -k TEXT runs the tests with TEXT in their name. Prints a line for each test and closes with
-"N passed, N failed, N skipped". Run it with the interpreter of the environment that install.sh makes.
+any, all are run. -k runs only the tests with TEXT in their name, --jobs that many modules at a time. Prints a line for
+each test and closes with "N passed, N failed, N skipped". Run it with the interpreter of the environment that
+install.sh makes.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
+import re
 import resource
+import subprocess
 import sys
 import time
 import traceback
@@ -77,12 +81,38 @@ class Result(unittest.TestResult):
         print(f"{verdict:7} {test.id()} {remark or seconds}", flush=True)
 
 
+def modules() -> List[str]:
+    return sorted(path.stem[len("test_") :] for path in HERE.glob("test_*.py"))
+
+
+def in_parallel(options: argparse.Namespace) -> int:
+    """Each module in a run of its own; the output of one comes when it has ended."""
+    common = [sys.executable, __file__, f"--build={options.build}", *(f"-k{text}" for text in options.patterns or [])]
+
+    def run(name: str) -> Tuple[int, int, int]:
+        done = subprocess.run([*common, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        output, _, closing = done.stdout.rstrip().rpartition("\n")
+        found = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", closing)
+        print(output if found else done.stdout, flush=True)
+        if not found:
+            print(f"FAILED  {name}: ended with status {done.returncode}", flush=True)
+        return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 1, 0)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        passed, failed, skipped = (sum(column) for column in zip(*pool.map(run, options.names or modules())))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 0 if failed == 0 and passed > 0 else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("-k", dest="patterns", action="append", help="only tests with this text in their name")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
+    if options.jobs > 1:
+        return in_parallel(options)
     os.environ.setdefault("TE_PEER", str((options.build / "bin" / "te_peer").resolve()))
     # Tests with many connections need as many descriptors as peers are allowed to have.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -92,9 +122,7 @@ def main() -> int:
     loader = unittest.TestLoader()
     if options.patterns:
         loader.testNamePatterns = [f"*{pattern}*" for pattern in options.patterns]
-    modules = sorted(path.stem for path in HERE.glob("test_*.py"))
-    names = [f"test_{name}" for name in options.names] or modules
-    suite = loader.loadTestsFromNames(names)
+    suite = loader.loadTestsFromNames([f"test_{name}" for name in options.names or modules()])
     result = Result()
     suite.run(result)
     print(f"{result.passed} passed, {result.failed} failed, {len(result.skipped)} skipped", flush=True)

@@ -7,6 +7,7 @@ is between two engines of ours.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 from typing import Any, Dict, List
 
@@ -103,8 +104,6 @@ class Quiet(PeerTestCase):
 
 
 def checksum_of(unit: str, length: int) -> str:
-    import hashlib
-
     return hashlib.sha256((bytes.fromhex(unit) * length)[:length]).hexdigest()
 
 
@@ -246,11 +245,17 @@ class Ranges(PeerTestCase):
                 self.assertEqual(ret(a, "write", peer=b.name, remote_addr=later["addr"], len=MIB), 0)
                 self.assertEqual(checksum(a), checksum(b, buf=later["buf"]))
 
-    def test_address_zero(self) -> None:
-        """Ours refuses to register it; a real peer that has registered it can still be opened, and reached."""
-        ours = self.start(OURS)
-        self.assertEqual(ret(ours, "register", addr=0, size=4 * KIB), -1)
-        self.assertEqual(wire.describe(ours.name)["buffers"], [])
+    def test_address_zero_is_not_registered(self) -> None:
+        """The real engine registers it, and can then be opened by no one."""
+        for initiator in (OURS, WHEEL):
+            with self.subTest(initiator=initiator):
+                a, b, base = self.start_pair(initiator, OURS)
+                self.assertEqual(ret(b, "register", addr=0, size=4 * KIB), -1)
+                self.assertEqual([buffer["addr"] for buffer in wire.describe(b.name)["buffers"]], [base])
+                self.assertEqual(ret(a, "write", peer=b.name, remote_addr=base, len=100), 0)
+
+    def test_address_zero_registered_by_a_peer(self) -> None:
+        """The real peer that has registered it can be opened all the same, and its other memory reached."""
         a, b, base = self.start_pair(OURS, WHEEL)
         self.assertEqual(ret(b, "register", addr=0, size=4 * KIB), 0)
         reply = a("write", peer=b.name, remote_addr=base, len=100)

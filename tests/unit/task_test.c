@@ -384,6 +384,31 @@ static void tasks_fail_alone_and_are_counted(void **state)
     assert_int_equal(state_of(table, id, 9), TE_TASK_COMPLETED);
 }
 
+/* Between the moments when a task is shown as terminal and when it is counted, those who see all tasks terminal are not
+ * told that one waits. */
+static void counts_never_lag_behind_states(void **state)
+{
+    struct te_batch_table *table = *state;
+    uint64_t id = allocate(table, 3);
+    struct te_task *task = submit(table, id, 1);
+    struct te_task_counts counts;
+
+    end(submit(table, id, 1), TE_SLICE_SUCCEEDED);
+    end(submit(table, id, 1), TE_SLICE_FAILED);
+    atomic_store(&task->state, TE_TASK_TIMEOUT);
+    assert_int_equal(te_batch_counts(table, id, &counts), TE_OK);
+    assert_int_equal(counts.total, 3);
+    assert_int_equal(counts.waiting, 0);
+    assert_int_equal(counts.completed, 1);
+    assert_int_equal(counts.failed, 1);
+    assert_int_equal(counts.timed_out, 1);
+    assert_int_equal(counts.transferred_bytes, TASK_BYTES);
+    end(task, TE_SLICE_TIMED_OUT);
+    assert_int_equal(te_batch_counts(table, id, &counts), TE_OK);
+    assert_int_equal(counts.timed_out, 1);
+    assert_int_equal(te_batch_release(table, id), TE_OK);
+}
+
 /* ---- submissions ---- */
 
 struct finished {
@@ -700,6 +725,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_last_slice_decides, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_of_the_slices_that_succeeded_count, setup, teardown),
         cmocka_unit_test_setup_teardown(tasks_fail_alone_and_are_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(counts_never_lag_behind_states, setup, teardown),
         cmocka_unit_test_setup_teardown(done_is_called_once_per_submission, setup, teardown),
         cmocka_unit_test_setup_teardown(done_of_an_abandoned_submission_is_not_called, setup, teardown),
         cmocka_unit_test_setup_teardown(cancel_visits_what_is_not_terminal, setup, teardown),

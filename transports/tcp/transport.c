@@ -133,9 +133,8 @@ static void describe(struct te_transport *transport, struct te_segment_descripto
     descriptor->tcp_protocol_version = 2;
 }
 
-static void cancel(struct te_transport *transport, struct te_task *task)
+static void cancel(struct te_transport *transport)
 {
-    (void)task;
     transport_attend(transport, ATTENTION_CANCEL, false);
 }
 
