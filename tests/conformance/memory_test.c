@@ -210,8 +210,9 @@ static void b18_destroy_with_registrations_and_batches_outstanding(void **state)
         struct pair pair = pair_new(8 * MIB);
         memory_new_registered(pair.engine, SIZE);
         memory_new_registered(pair.engine, SIZE);
-        for (int batch = 0; batch < 8; batch++)
-            pair_submit(&pair, batch % 2, 8 * MIB);
+        for (size_t batch = 0; batch < 8; batch++)
+            submit_one(pair.engine, (int)(batch % 2), pair.local + batch * MIB, pair.segment,
+                       pair.remote.there + batch * MIB, MIB);
         batch_new(pair.engine, 1000);
         engine_delete(pair.engine);
     }
@@ -325,7 +326,7 @@ static void e13_two_gibibytes_in_one_request(void **state)
     assert_int_equal(finish(engine, batch, 0), COMPLETED);
     assert_int_equal(task_bytes(engine, batch, 0), length);
     assert_bytes(remote.here, CHUNK, 0);
-    assert_true(resident_bytes() < before + 64 * MIB);
+    assert_true(under_sanitizer() || resident_bytes() < before + 64 * MIB);
     munmap(local, length);
 }
 
@@ -378,6 +379,7 @@ static void contract_local_only_memory_is_reached_by_no_peer(void **state)
     engine_name(pair.engine, name);
     uint8_t *mine = memory_new_registered(pair.engine, SIZE);
     assert_int_equal(target_transfer(pair.target, name, WRITE, hidden.there, (uintptr_t)mine, SIZE), COMPLETED);
+    assert_int_equal(unregisterLocalMemory(pair.engine, mine), 0); /* nobody is in the middle of it any more */
     assert_bytes(mine, SIZE, 0x33);
 }
 

@@ -186,7 +186,8 @@ static void report_p02_a_shutdown_with_transfers_under_way(void **state)
     assert_string_equal(target_command(pair.target, "graceful"), "0");
     for (int round = 0; round < 8; round++) {
         target_submit(pair.target, name, round % 2, pair.remote.there, (uintptr_t)mine, 64 * MIB);
-        pair_submit(&pair, round % 2, 64 * MIB);
+        submit_one(pair.engine, round % 2, pair.local + round * 8 * MIB, pair.segment,
+                   pair.remote.there + (size_t)round * 8 * MIB, 8 * MIB);
     }
     assert_int_equal(kill(pair.target->pid, SIGTERM), 0);
     assert_int_equal(waitpid(pair.target->pid, &status, 0), pair.target->pid);

@@ -465,7 +465,8 @@ static void e07_free_and_destroy_with_tasks_running(void **state)
     for (int round = 0; round < 10; round++) {
         struct pair pair = pair_new(8 * MIB);
         for (int index = 0; index < 8; index++) {
-            batch_id_t batch = pair_submit(&pair, index % 2, 8 * MIB);
+            batch_id_t batch = submit_one(pair.engine, index % 2, pair.local + index * MIB, pair.segment,
+                                          pair.remote.there + (size_t)index * MIB, MIB);
             int result = freeBatchID(pair.engine, batch);
             assert_true(result == 0 || result == 4);
         }

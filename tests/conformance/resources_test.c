@@ -143,7 +143,8 @@ static void submit_and_free(void *data)
 {
     struct pair *pair = data;
     for (int index = 0; index < 20; index++) {
-        batch_id_t batch = pair_submit(pair, index % 2, 4 * KIB);
+        batch_id_t batch = submit_one(pair->engine, index % 2, pair->local + index * KIB, pair->segment,
+                                      pair->remote.there + (size_t)index * KIB, KIB);
         if (index % 3 == 0) {
             freeBatchID(pair->engine, batch); /* while busy, perhaps */
         } else {
@@ -170,7 +171,7 @@ static void r5_event_descriptors_of_batches_freed_while_busy(void **state)
     assert_int_equal(pair_transfer(&pair, WRITE, SIZE), COMPLETED);
     size_t before = open_descriptors();
     for (int round = 0; round < 2000; round++) {
-        batch_id_t batch = pair_submit(&pair, round % 2, SIZE);
+        batch_id_t batch = pair_submit(&pair, WRITE, SIZE);
         assert_true(te_batch_event_fd(pair.engine, batch) >= 0);
         freeBatchID(pair.engine, batch);
         if (round % 16 == 0)

@@ -283,11 +283,11 @@ static void contract_a_batch_freed_while_busy_is_released_by_itself(void **state
         assert_true(result == 0 || result == 4);
         busy += result == 4;
         if (round % 16 == 0)
-            assert_int_equal(pair_transfer(&pair, READ, KIB), COMPLETED);
+            assert_int_equal(pair_transfer(&pair, WRITE, KIB), COMPLETED);
         if (round == ROUNDS / 10)
             before = resident_bytes();
     }
-    assert_int_equal(pair_transfer(&pair, READ, KIB), COMPLETED);
+    assert_int_equal(pair_transfer(&pair, WRITE, KIB), COMPLETED);
     print_message("%zu of %d were busy when freed\n", busy, ROUNDS);
     assert_true(busy > 0);
     if (!under_sanitizer())
