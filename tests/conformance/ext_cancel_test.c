@@ -53,11 +53,13 @@ static void ext_cancel_running(void **state)
 static void ext_cancel_queued(void **state)
 {
     (void)state;
-    enum { COUNT = 200 };
+    enum { COUNT = 200, EACH = 16 * KIB };
     struct stalling stalling = stalling_new();
+    uint8_t *local = memory_new(COUNT * EACH);
     struct transfer_request requests[COUNT];
     for (size_t index = 0; index < COUNT; index++)
-        requests[index] = request_of(READ, stalling.local, stalling.segment, (uintptr_t)stalling.peer->memory, SIZE);
+        requests[index] =
+            request_of(READ, local + index * EACH, stalling.segment, (uintptr_t)stalling.peer->memory, EACH);
     batch_id_t batch = batch_new(stalling.engine, COUNT);
     assert_int_equal(submitTransfer(stalling.engine, batch, requests, COUNT), 0);
     /* The last one cannot have been answered; the others stay as they are. */

@@ -185,9 +185,10 @@ static void report_p02_a_shutdown_with_transfers_under_way(void **state)
     engine_name(pair.engine, name);
     assert_string_equal(target_command(pair.target, "graceful"), "0");
     for (int round = 0; round < 8; round++) {
-        target_submit(pair.target, name, round % 2, pair.remote.there, (uintptr_t)mine, 64 * MIB);
-        submit_one(pair.engine, round % 2, pair.local + round * 8 * MIB, pair.segment,
-                   pair.remote.there + (size_t)round * 8 * MIB, 8 * MIB);
+        size_t place = (size_t)round * 8 * MIB; /* the first half of it for one direction, the other for the other */
+        target_submit(pair.target, name, round % 2, pair.remote.there + place, (uintptr_t)mine + place, 4 * MIB);
+        submit_one(pair.engine, round % 2, pair.local + place, pair.segment, pair.remote.there + place + 4 * MIB,
+                   4 * MIB);
     }
     assert_int_equal(kill(pair.target->pid, SIGTERM), 0);
     assert_int_equal(waitpid(pair.target->pid, &status, 0), pair.target->pid);
@@ -270,7 +271,8 @@ static void contract_exit_with_an_engine_alive(void **state)
         uint8_t *mine = memory_new_registered(pair.engine, 16 * MIB);
         engine_name(pair.engine, name);
         for (int index = 0; index < 4; index++)
-            target_submit(pair.target, name, index % 2, pair.remote.there, (uintptr_t)mine, 16 * MIB);
+            target_submit(pair.target, name, index % 2, pair.remote.there + (size_t)index * 4 * MIB,
+                          (uintptr_t)mine + (size_t)index * 4 * MIB, 4 * MIB);
         ssize_t written = write(pair.target->commands, "leave\n", 6); /* exit() with all of it alive */
         assert_int_equal(written, 6);
         assert_int_equal(waitpid(pair.target->pid, &status, 0), pair.target->pid);
