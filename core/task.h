@@ -164,17 +164,17 @@ void te_task_signal_begin(void);
 void te_task_signal_end(void);
 
 /* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. They take no lock. */
-te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t task, enum te_task_state *state,
+te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t index, enum te_task_state *state,
                          uint64_t *bytes);
 te_status te_batch_counts(struct te_batch_table *table, uint64_t id, struct te_task_counts *counts);
 
-/* Sleeps until the task, or all tasks published so far (task = SIZE_MAX), are terminal. timeout_ns < 0: for ever.
+/* Sleeps until the task, or all tasks published so far (index = SIZE_MAX), are terminal. timeout_ns < 0: for ever.
  * TE_TIMED_OUT. Moves transfers on itself while it waits. */
-te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t task, int64_t timeout_ns);
+te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t index, int64_t timeout_ns);
 
 /* Sets the flag on one task or all (SIZE_MAX) and calls visit for each that is not terminal, so that the runtime tells
  * the transport. TE_OK also when all were terminal. */
-te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size_t task,
+te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size_t index,
                                  void (*visit)(struct te_task *, void *), void *data);
 
 /* An eventfd that is readable after a task of the batch (of any batch: id 0) has become terminal since it was last
