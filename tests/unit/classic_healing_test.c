@@ -1,4 +1,5 @@
-/* What the classic runtime does when what it knows of a peer is out of date, and how slices wait for something newer. */
+/* What the classic runtime does when what it knows of a peer is out of date, and how slices wait for something newer.
+ */
 #include "tests/unit/wire_vector.h"
 
 #include "classic/internal.h"

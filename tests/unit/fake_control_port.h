@@ -1,5 +1,5 @@
-/* A handshake port under a test's control: answers metadata requests with a descriptor that may change, counts them, and
- * can be told to hold back its answers. */
+/* A handshake port under a test's control: answers metadata requests with a descriptor that may change, counts them,
+ * and can be told to hold back its answers. */
 #ifndef TE_TESTS_UNIT_FAKE_CONTROL_PORT_H
 #define TE_TESTS_UNIT_FAKE_CONTROL_PORT_H
 
