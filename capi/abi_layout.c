@@ -43,8 +43,9 @@ TE_LAYOUT(struct segment_desc, desc_.rdma.location, 24, 8);
 TE_LAYOUT(struct segment_desc, desc_.nvmeof.file_path, 8, 8);
 TE_LAYOUT(struct segment_desc, desc_.nvmeof.port, 40, 8);
 
-static_assert(LOCAL_SEGMENT == 0 && INVALID_BATCH == ~UINT64_C(0), "special ids");
-static_assert((segment_id_t)-1 < 0 && (segment_handle_t)-1 < 0 && sizeof(segment_id_t) == 4, "segment ids are signed");
+static_assert(LOCAL_SEGMENT == 0 && INVALID_BATCH + 1 == 0 && sizeof(INVALID_BATCH) == 8, "special ids");
+static_assert((segment_id_t)-1 < 0 && sizeof(segment_id_t) == 4, "segment ids are signed");
+static_assert((segment_handle_t)-1 < 0 && sizeof(segment_handle_t) == 4, "segment handles are signed");
 static_assert(sizeof(batch_id_t) == 8 && (batch_id_t)-1 > 0, "batch ids are unsigned");
 static_assert(OPCODE_READ == 0 && OPCODE_WRITE == 1, "opcodes");
 static_assert(STATUS_WAITING == 0 && STATUS_PENDING == 1 && STATUS_INVALID == 2 && STATUS_CANCELED == 3 &&

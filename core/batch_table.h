@@ -151,6 +151,26 @@ size_t te_batch_first_waiting(struct te_batch *batch, size_t from, size_t end);
 /* Wakes and signals for what has ended, now or at te_task_signal_end(), and takes the caller's pin away. */
 void te_batch_signal_and_unpin(struct te_batch *batch);
 
+/* A thread that sleeps in te_batch_wait(). From a pool; its owner fills in the second group, then enters it. */
+struct te_waiter {
+    struct te_waiter *next, *previous; /* in the batch; next also in the pool */
+    struct te_waiter *next_of_all;
+    struct te_task *task;      /* or NULL: all tasks */
+    uint32_t wake_at;          /* value of te_batch.ended; 0 with a task: look at each end */
+    bool entered;              /* in the batch's list, under its lock */
+    bool polls;                /* sleeps in poll() on event_fd, not on the futex */
+    _Atomic uint32_t signaled; /* the futex */
+    int event_fd;              /* -1: could not be had */
+};
+
+/* NULL: no memory. */
+struct te_waiter *te_waiter_take(struct te_batch_table *table);
+void te_waiter_give_back(struct te_batch_table *table, struct te_waiter *waiter);
 void te_waiters_free(struct te_batch_table *table);
+
+/* Between the two it is woken when it is due: signaled becomes 1, then its futex or its descriptor is signaled. What
+ * ended before is for the waiter to look for after it has entered. */
+void te_waiter_enter(struct te_batch *batch, struct te_waiter *waiter);
+void te_waiter_leave(struct te_batch *batch, struct te_waiter *waiter);
 
 #endif

@@ -4,18 +4,21 @@
  *
  * Life of a task (the public state is in brackets):
  *
- *   from        event                                     to          note
- *   ----------  ----------------------------------------  ----------  ----------------------------------------------
- *   unused      te_batch_reserve                          reserved    not visible: status of it is "no such task"
- *   reserved    te_batch_abandon                          unused      submit failed, nothing was posted
- *   reserved    te_batch_publish                          WAITING(0)  visible; a zero-length task is published
- * COMPLETED WAITING     te_slice_end, slices left                 WAITING     worst outcome so far is remembered
- *   WAITING     te_slice_end, last one, all succeeded     COMPLETED(4)
- *   WAITING     te_slice_end, last one, one failed        FAILED(6)   failure wins over cancel
- *   WAITING     te_slice_end, last one, one canceled      CANCELED(3) only when a cancel was asked for
- *   WAITING     te_slice_end, last one, one timed out     TIMEOUT(5)  only when MC_SLICE_TIMEOUT asks for it, else
- * FAILED WAITING     te_task_request_cancel                    WAITING     a flag that transports look at; the slices
- * decide terminal    anything                                  unchanged
+ *   from       event                                     to           note
+ *   ---------  ----------------------------------------  -----------  -----------------------------------------
+ *   unused     te_batch_reserve                          reserved     not visible: status says "no such task"
+ *   reserved   te_batch_abandon                          unused       submit failed, nothing was posted
+ *   reserved   te_batch_publish                          WAITING(0)   if it has a length
+ *   reserved   te_batch_publish                          COMPLETED    if its length is 0
+ *   WAITING    te_slice_end, slices left                 WAITING      the worst outcome so far is remembered
+ *   WAITING    te_slice_end, last, worst is succeeded    COMPLETED(4)
+ *   WAITING    te_slice_end, last, worst is canceled     CANCELED(3)  FAILED unless a cancel was asked for
+ *   WAITING    te_slice_end, last, worst is timed out    TIMEOUT(5)   reported so only if MC_SLICE_TIMEOUT asks
+ *   WAITING    te_slice_end, last, worst is failed       FAILED(6)
+ *   WAITING    te_task_request_cancel                    WAITING      a flag for transports; slices decide
+ *   terminal   anything                                  unchanged
+ *
+ * Worse is further down: failure hides a time-out, a time-out hides a cancel.
  *
  * A slice is reported exactly once, and only when no byte of it can move any more. Hence a terminal task is quiet.
  *
@@ -103,15 +106,15 @@ struct te_task_counts {
  * the calling thread, never blocks. */
 typedef void (*te_task_drive_function)(void *driver);
 
-/* Called by a wait before it sleeps: fills in up to capacity descriptors on which the transfers of the batch may become
- * ready (struct pollfd *, with events) and returns how many, or 0 to sleep on the futex alone. te_task_unwatch_function
- * is called after the sleep for each driver given. May be NULL. */
+/* What a wait does with the drivers of its tasks. All in the waiting thread, none may block. A driver must stay valid
+ * as long as the table: a query may call it just after its last task has ended. */
 struct pollfd;
 struct te_task_drive_ops {
     te_task_drive_function drive;
-    /* Claims the right to sleep on this driver's connection for the caller; false if it is watched otherwise. */
+    /* Before a sleep: claims the right to sleep on this driver's connection; fills in fd and events. False: it is
+     * watched otherwise, and whoever does that ends the task. May be NULL: never claimed. */
     bool (*claim)(void *driver, struct pollfd *descriptor);
-    /* Gives it back. */
+    /* After the sleep, for each claimed one, and after a drive if its descriptor was ready. */
     void (*unclaim)(void *driver);
 };
 

@@ -122,6 +122,7 @@ static int start_watcher(void)
 static te_status start_watching(void)
 {
     struct sigaction action = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
+    unsigned char stop = STOP_WATCHING;
     int error;
 
     if (pipe2(wake_descriptors, O_CLOEXEC) != 0)
@@ -132,9 +133,12 @@ static te_status start_watching(void)
         goto close_pipe;
     }
     if (!exit_registered) {
-        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        atexit(end_watching);
-        exit_registered = true;
+        exit_registered =
+            atexit(end_watching) == 0 && pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+        if (!exit_registered) {
+            te_fail(TE_MEMORY, "graceful shutdown: no room for an exit handler");
+            goto stop_watcher;
+        }
     }
     atomic_store(&wake_descriptor, wake_descriptors[1]);
     sigemptyset(&action.sa_mask);
@@ -142,6 +146,9 @@ static te_status start_watching(void)
         sigaction(handled_signals[i], &action, &replaced[i]);
     return TE_OK;
 
+stop_watcher:
+    if (write(wake_descriptors[1], &stop, 1) == 1)
+        pthread_join(watcher, NULL);
 close_pipe:
     close(wake_descriptors[0]);
     close(wake_descriptors[1]);

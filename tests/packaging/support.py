@@ -15,6 +15,7 @@ BUILD = Path(os.environ.get("TE_BUILD_DIR", SOURCE / "build" / "release"))
 CC = os.environ.get("TE_CC", "cc")
 PROGRAM = SOURCE / "tests" / "packaging" / "program.c"
 LIBRARY = BUILD / "lib" / "libtransfer_engine.so"
+ARCHIVE = BUILD / "lib" / "libtransfer_engine.a"
 TIMEOUT_SECONDS = 120
 
 

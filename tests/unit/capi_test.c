@@ -43,7 +43,7 @@ static void call_everything(transfer_engine_t engine, bool live)
     te_submit_options_t options = {.struct_size = sizeof(options)};
     te_batch_status_t batch_status = {.struct_size = sizeof(batch_status)};
     char text[8];
-    int count = 0;
+    int count = 5;
     size_t size = 0;
     uint64_t address;
 
@@ -72,6 +72,7 @@ static void call_everything(transfer_engine_t engine, bool live)
     EXPECT(submit_transfer_with_notify, submitTransferWithNotify(engine, 1, &request, 1, message), 1);
     EXPECT(get_transfer_status, getTransferStatus(engine, 1, 0, &status), 1);
     EXPECT(get_notifs_from_engine, getNotifsFromEngine(engine, &count), 0);
+    assert_int_equal(count, live ? 5 : 0);
     EXPECT(gen_notify_in_engine, genNotifyInEngine(engine, 0, message), -1);
     EXPECT(free_batch_id, freeBatchID(engine, 1), 1);
     EXPECT(sync_segment_cache, syncSegmentCache(engine), -1);

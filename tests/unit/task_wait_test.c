@@ -479,6 +479,62 @@ static void a_sleeping_wait_is_woken_by_descriptors(void **state)
     te_batch_table_free(table);
 }
 
+/* A connection that is another one after each time it was ready: each sleep has to ask anew. */
+enum { PHASES = 5 };
+
+struct changing_driver {
+    struct te_task *task;
+    int descriptors[PHASES];
+    _Atomic int phase, claimed_phase;
+};
+
+static void drive_changing(void *data)
+{
+    struct changing_driver *driver = data;
+    int phase = atomic_load(&driver->phase);
+    uint64_t count;
+
+    if (phase == PHASES || read(driver->descriptors[phase], &count, sizeof(count)) != sizeof(count))
+        return;
+    atomic_store(&driver->phase, phase + 1);
+    if (phase + 1 == PHASES)
+        end(driver->task, TE_SLICE_SUCCEEDED);
+}
+
+static bool claim_changing(void *data, struct pollfd *descriptor)
+{
+    struct changing_driver *driver = data;
+    int phase = atomic_load(&driver->phase);
+
+    *descriptor = (struct pollfd){.fd = driver->descriptors[phase], .events = POLLIN};
+    atomic_store(&driver->claimed_phase, phase);
+    return true;
+}
+
+static void each_sleep_claims_anew(void **state)
+{
+    static const struct te_task_drive_ops ops = {drive_changing, claim_changing, do_nothing};
+    struct te_batch_table *table = te_batch_table_new(&ops);
+    uint64_t id = allocate(table, 1);
+    struct changing_driver driver = {.task = submit(table, id, 1), .claimed_phase = -1};
+    struct waiting_thread waiting;
+
+    (void)state;
+    for (int i = 0; i < PHASES; i++)
+        driver.descriptors[i] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    atomic_store(&driver.task->driver, &driver);
+    start_waiting(&waiting, table, id, SIZE_MAX);
+    for (int i = 0; i < PHASES; i++) {
+        while (atomic_load(&driver.claimed_phase) != i)
+            sched_yield();
+        signal_descriptor(driver.descriptors[i]);
+    }
+    finish_waiting(&waiting, TE_OK);
+    for (int i = 0; i < PHASES; i++)
+        close(driver.descriptors[i]);
+    te_batch_table_free(table);
+}
+
 static void without_claim_the_wait_sleeps_on_the_futex(void **state)
 {
     struct te_batch_table *table = te_batch_table_new(&driver_ops_without_claim);
@@ -652,6 +708,7 @@ int main(void)
         cmocka_unit_test(wait_drives_each_driver_of_the_batch),
         cmocka_unit_test(a_timeout_of_zero_still_drives),
         cmocka_unit_test(a_sleeping_wait_is_woken_by_descriptors),
+        cmocka_unit_test(each_sleep_claims_anew),
         cmocka_unit_test(without_claim_the_wait_sleeps_on_the_futex),
         cmocka_unit_test(a_wait_over_many_tasks_is_linear),
         cmocka_unit_test(event_descriptors_tell_of_ends),

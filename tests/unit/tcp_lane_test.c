@@ -713,6 +713,46 @@ static void test_deadline(void **state)
     close(peer);
 }
 
+/* A peer stalls in the middle of an answer that nobody waits for any more. */
+static void test_a_given_up_read_delays_nobody(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 4096},
+        {.opcode = TE_OPCODE_READ, .local = fixture->local + 4096, .remote = fixture->remote, .length = 64}};
+    struct transfer later = {
+        .opcode = TE_OPCODE_READ, .local = fixture->local + 8192, .remote = fixture->remote, .length = 64};
+    uint64_t id, later_id;
+    int stalled, other;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    stalled = accept_peer(fixture);
+    take_request(stalled);
+    send_status(stalled, TE_TCP_STATUS_OK);
+    send_bytes(stalled, fixture->remote, 100);
+    cancel(fixture, id, 0);
+    assert_int_equal(te_batch_wait(fixture->engine.batches, id, 0, WATCHDOG_NS), TE_OK);
+    /* New work takes another connection at once. */
+    later_id = submit(fixture, &later, 1);
+    other = accept_peer(fixture);
+    take_request(other);
+    send_status(other, TE_TCP_STATUS_OK);
+    send_bytes(other, fixture->remote, 64);
+    wait_for(fixture, later_id);
+    assert_int_equal(later.outcome.result, TE_RESULT_SUCCEEDED);
+    close(other);
+    /* What was already behind the stall follows when the peer's silence has lasted too long. */
+    other = accept_peer(fixture);
+    take_request(other);
+    send_status(other, TE_TCP_STATUS_OK);
+    send_bytes(other, fixture->remote, 64);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_SUCCEEDED);
+    close(other);
+    close(stalled);
+}
+
 static void test_destroy_ends_everything(void **state)
 {
     enum { COUNT = 600 };
@@ -779,6 +819,7 @@ int main(void)
         LANE_TEST(test_canceled_write_without_an_answer_is_reset),
         LANE_TEST(test_canceled_write_in_the_middle_is_cut_and_seen_through),
         LANE_TEST(test_deadline),
+        LANE_TEST(test_a_given_up_read_delays_nobody),
         LANE_TEST(test_destroy_ends_everything),
         LANE_TEST(test_one_connection_per_request_without_pool),
     };

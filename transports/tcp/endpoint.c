@@ -120,7 +120,7 @@ static struct lane *choose_lane(struct te_endpoint *endpoint)
     unsigned count = atomic_load_explicit(&endpoint->lane_count, memory_order_acquire);
     uint64_t fill = options->pool ? LANE_FILL_BYTES : 1;
     unsigned usable = 0;
-    struct lane *best = NULL;
+    struct lane *best = NULL, *last_resort = NULL;
     uint64_t least = UINT64_MAX;
 
     for (unsigned i = 0; i < count; i++) {
@@ -129,6 +129,10 @@ static struct lane *choose_lane(struct te_endpoint *endpoint)
 
         if (atomic_load_explicit(&lane->refuses, memory_order_relaxed))
             continue;
+        if (atomic_load_explicit(&lane->burdened, memory_order_relaxed)) {
+            last_resort = lane;
+            continue;
+        }
         usable++;
         if (bytes < fill)
             return lane;
@@ -143,7 +147,7 @@ static struct lane *choose_lane(struct te_endpoint *endpoint)
         if (added != NULL)
             return added;
     }
-    return best;
+    return best != NULL ? best : last_resort;
 }
 
 void endpoint_submit(struct te_endpoint *endpoint, struct te_slice *slices)

@@ -41,6 +41,7 @@ void lane_close_socket(struct lane *lane, bool rudely)
     atomic_store_explicit(&lane->sleeper, false, memory_order_relaxed);
     atomic_store_explicit(&lane->open, false, memory_order_relaxed);
     atomic_store_explicit(&lane->refuses, false, memory_order_relaxed);
+    atomic_store_explicit(&lane->burdened, false, memory_order_relaxed);
 }
 
 /* Bytes of the connection that certainly reached the peer's host. */
@@ -178,12 +179,22 @@ static void give_up_read(struct lane *lane, struct request *request, enum te_sli
     struct te_slice *slice = request->slice;
 
     request->slice = NULL;
+    atomic_store_explicit(&lane->burdened, true, memory_order_relaxed);
     lane_finish(lane, slice, result, 0);
     /* Better a new connection than waiting for so much that nobody wants. */
     if (lane->state == LANE_OPEN && request->length > DISCARD_LIMIT_BYTES && !live_write_on_wire(lane)) {
         lane_close_socket(lane, true);
         recall_requests(lane);
     }
+}
+
+bool lane_escape(struct lane *lane)
+{
+    if (lane->state != LANE_OPEN || lane_request(lane, 0)->slice != NULL || live_write_on_wire(lane))
+        return false;
+    lane_close_socket(lane, true);
+    recall_requests(lane);
+    return true;
 }
 
 void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_result result)

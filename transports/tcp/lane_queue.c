@@ -119,6 +119,8 @@ struct request lane_pop_request(struct lane *lane)
     lane->request_count--;
     lane->wire_bytes -= request.length;
     lane->receive_offset = 0;
+    if (lane->request_count == 0)
+        atomic_store_explicit(&lane->burdened, false, memory_order_relaxed);
     if (lane->send_index > 0)
         lane->send_index--;
     else

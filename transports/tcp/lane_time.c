@@ -99,7 +99,7 @@ void lane_look_at_clock(struct lane *lane)
     if (now_ns >= lane->fence_due_ns && now_ns - lane->progress_ns > options->fence_ns && has_fenced_request(lane)) {
         lane_close_socket(lane, true);
         lane_broken(lane, ETIMEDOUT);
-    } else if (now_ns - lane->progress_ns > options->silence_ns) {
+    } else if (now_ns - lane->progress_ns > options->silence_ns && !lane_escape(lane)) {
         te_log_limited(TE_LOG_WARNING, "%s has neither taken nor answered anything for %.1f s: %u transfers fail",
                        lane->endpoint->text, (double)(now_ns - lane->progress_ns) / 1e9,
                        atomic_load_explicit(&lane->outstanding, memory_order_relaxed));

@@ -110,8 +110,9 @@ struct lane {
     _Atomic(struct te_slice *) inbox;   /* latest first */
     _Atomic uint64_t outstanding_bytes; /* of all slices it holds, inbox included */
     _Atomic uint32_t outstanding;
-    _Atomic bool refuses; /* being fenced: new slices go elsewhere */
-    _Atomic bool open;    /* connected and not being fenced */
+    _Atomic bool refuses;  /* being fenced: new slices go elsewhere */
+    _Atomic bool burdened; /* must first throw away what was given up: new slices go elsewhere if they can */
+    _Atomic bool open;     /* connected and not being fenced */
     _Atomic bool patrolled;
     _Atomic bool sleeper;         /* a calling thread sleeps on the socket */
     _Atomic int64_t driven_ns;    /* when somebody last looked */
@@ -238,6 +239,9 @@ void lane_rejected(struct lane *lane, uint32_t code);
 void lane_garbled(struct lane *lane);
 /* Resets the connection and ends everything the lane holds with result. */
 void lane_give_up(struct lane *lane, enum te_slice_result result);
+/* The peer is silent in the middle of an answer that nobody waits for: others are not to suffer from it. False: they
+ * must. */
+bool lane_escape(struct lane *lane);
 /* Gives up the i-th request of the ring: a read at once, a write when it is certain that nothing of it lands any more.
  */
 void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_result result);
