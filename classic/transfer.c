@@ -180,14 +180,13 @@ static te_status fill_task(struct te_classic *classic, struct te_task *task, str
 }
 
 static te_status fill_tasks(struct groups *groups, struct te_reservation *reservation,
-                            const struct transfer_request *requests, const struct posting *posting)
+                            const struct transfer_request *requests, size_t count, const struct posting *posting)
 {
-    for (size_t i = 0; i < reservation->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct te_task *task = te_reservation_task(reservation, i);
         struct group *group;
         te_status status = check_request(&requests[i]);
 
-        task->own_slices = false;
         if (status != TE_OK)
             return status;
         group = find_group(groups, requests[i].target_id);
@@ -200,19 +199,6 @@ static te_status fill_tasks(struct groups *groups, struct te_reservation *reserv
             return status;
     }
     return TE_OK;
-}
-
-/* What fill_tasks() got done before it failed is undone. */
-static void abandon(struct te_reservation *reservation, size_t filled)
-{
-    for (size_t i = 0; i < filled; i++) {
-        struct te_task *task = te_reservation_task(reservation, i);
-
-        if (task->own_slices)
-            g_free(task->slices);
-        task->own_slices = false;
-    }
-    te_batch_abandon(reservation);
 }
 
 static void send_group(struct te_classic *classic, struct group *group)
@@ -251,9 +237,9 @@ static te_status post(struct te_classic *classic, batch_id_t batch, const struct
     status = te_batch_reserve(classic->engine->batches, batch, count, &reservation);
     if (status != TE_OK)
         return status;
-    status = fill_tasks(&groups, &reservation, requests, posting);
+    status = fill_tasks(&groups, &reservation, requests, count, posting);
     if (status != TE_OK) {
-        abandon(&reservation, count);
+        te_batch_abandon(&reservation);
     } else {
         te_batch_publish(&reservation, posting->outgoing != NULL ? submission_done : NULL, posting->outgoing);
         te_task_signal_begin();
