@@ -159,8 +159,8 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
  *
  * NULL is allowed. A call that another thread is still in is waited for, and one that comes later is refused; both take
  * their time (a control call, the tasks of a wait), so a program better ends its calls first. Must not be called from a
- * log callback. In a fork()ed child it releases nothing but the handle: memory, descriptors and connections stay as they
- * are and the parent's engine is not disturbed.
+ * log callback. In a fork()ed child it releases nothing but the handle: memory, descriptors and connections stay as
+ * they are and the parent's engine is not disturbed.
  */
 void destroyTransferEngine(transfer_engine_t engine);
 
