@@ -3,7 +3,11 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "core/log.h"
+#include "core/status.h"
+#include "core/task.h"
 #include "transfer_engine_c.h"
+#include "transfer_engine_ext.h"
 
 #define TE_LAYOUT(type, member, at, size_of_member)                                                                    \
     static_assert(offsetof(type, member) == (at) && sizeof(((type *)0)->member) == (size_of_member), #type "." #member)
@@ -51,3 +55,30 @@ static_assert(OPCODE_READ == 0 && OPCODE_WRITE == 1, "opcodes");
 static_assert(STATUS_WAITING == 0 && STATUS_PENDING == 1 && STATUS_INVALID == 2 && STATUS_CANCELED == 3 &&
                   STATUS_COMPLETED == 4 && STATUS_TIMEOUT == 5 && STATUS_FAILED == 6,
               "states");
+
+/* The public numbers are the internal ones. */
+static_assert(ERR_INVALID_ARGUMENT == TE_INVALID_ARGUMENT && ERR_TOO_MANY_REQUESTS == TE_TOO_MANY_REQUESTS &&
+                  ERR_ADDRESS_NOT_REGISTERED == TE_ADDRESS_NOT_REGISTERED && ERR_BATCH_BUSY == TE_BATCH_BUSY &&
+                  ERR_DEVICE_NOT_FOUND == TE_DEVICE_NOT_FOUND && ERR_ADDRESS_OVERLAPPED == TE_ADDRESS_OVERLAPPED &&
+                  ERR_DNS == TE_DNS && ERR_SOCKET == TE_SOCKET && ERR_MALFORMED_JSON == TE_MALFORMED_JSON &&
+                  ERR_REJECT_HANDSHAKE == TE_REJECT_HANDSHAKE && ERR_METADATA == TE_METADATA &&
+                  ERR_ENDPOINT == TE_ENDPOINT && ERR_CONTEXT == TE_CONTEXT && ERR_NUMA == TE_NUMA &&
+                  ERR_CLOCK == TE_CLOCK && ERR_MEMORY == TE_MEMORY && ERR_NOT_IMPLEMENTED == TE_NOT_IMPLEMENTED &&
+                  TE_ERR_NOT_SUPPORTED_TRANSPORT == TE_NOT_SUPPORTED_TRANSPORT && TE_ERR_TIMED_OUT == TE_TIMED_OUT,
+              "errors");
+static_assert(TE_INVALID_ARGUMENT == -1 && TE_ADDRESS_OVERLAPPED == -7 && TE_DNS == -101 &&
+                  TE_REJECT_HANDSHAKE == -104 && TE_METADATA == -200 && TE_CONTEXT == -202 && TE_NUMA == -300 &&
+                  TE_NOT_IMPLEMENTED == -303,
+              "errors as Mooncake numbers them");
+static_assert((int)STATUS_WAITING == (int)TE_TASK_WAITING && (int)STATUS_CANCELED == (int)TE_TASK_CANCELED &&
+                  (int)STATUS_COMPLETED == (int)TE_TASK_COMPLETED && (int)STATUS_TIMEOUT == (int)TE_TASK_TIMEOUT &&
+                  (int)STATUS_FAILED == (int)TE_TASK_FAILED,
+              "states");
+static_assert((int)OPCODE_READ == (int)TE_OPCODE_READ && (int)OPCODE_WRITE == (int)TE_OPCODE_WRITE, "opcodes");
+static_assert((int)TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_HIGH &&
+                  (int)TE_PRIORITY_MEDIUM == (int)TE_TASK_PRIORITY_MEDIUM &&
+                  (int)TE_PRIORITY_LOW == (int)TE_TASK_PRIORITY_LOW,
+              "priorities");
+static_assert((int)TE_LOG_LEVEL_TRACE == (int)TE_LOG_TRACE && (int)TE_LOG_LEVEL_INFO == (int)TE_LOG_INFO &&
+                  (int)TE_LOG_LEVEL_WARNING == (int)TE_LOG_WARNING && (int)TE_LOG_LEVEL_ERROR == (int)TE_LOG_ERROR,
+              "log levels");

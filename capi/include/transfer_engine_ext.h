@@ -164,7 +164,7 @@ int te_wait_task(transfer_engine_t engine, batch_id_t batch, size_t task, int64_
  * it, and must not be closed by the caller. Read first, then query: an end between the two makes it readable again.
  * The first call creates it: what ended before does not count. Does not block.
  *
- * The descriptor (0 or above); -1 no engine; -202 no descriptor left.
+ * The descriptor (0 or above); -1 no engine; -302 no descriptor left.
  */
 int te_event_fd(transfer_engine_t engine);
 
@@ -172,7 +172,7 @@ int te_event_fd(transfer_engine_t engine);
  * As te_event_fd for the tasks of one batch. The descriptor belongs to the batch and is closed with it. If a task had
  * already ended it is readable at once.
  *
- * The descriptor (0 or above); -1 unknown batch; -202 no descriptor left.
+ * The descriptor (0 or above); -1 unknown batch; -302 no descriptor left.
  */
 int te_batch_event_fd(transfer_engine_t engine, batch_id_t batch);
 

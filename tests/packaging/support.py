@@ -10,11 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Optional
 
-SOURCE = Path(os.environ.get("TE_SOURCE_DIR", Path(__file__).resolve().parents[2]))
-BUILD = Path(os.environ.get("TE_BUILD_DIR", SOURCE / "build" / "release"))
-CC = os.environ.get("TE_CC", "cc")
+SOURCE = Path(os.environ.get("TE_TEST_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+BUILD = Path(os.environ.get("TE_TEST_BUILD_DIR", SOURCE / "build" / "release"))
+CC = os.environ.get("TE_TEST_CC", "cc")
 PROGRAM = SOURCE / "tests" / "packaging" / "program.c"
 LIBRARY = BUILD / "lib" / "libtransfer_engine.so"
+ARCHIVE = BUILD / "lib" / "libtransfer_engine.a"
 TIMEOUT_SECONDS = 120
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unittest
 
-from support import LIBRARY, SOURCE, exported_by_definition, run
+from support import ARCHIVE, LIBRARY, SOURCE, exported_by_definition, run
 
 CLASSIC_FUNCTIONS = 27
 MAP = SOURCE / "capi" / "transfer_engine.map"
@@ -20,6 +20,10 @@ class Symbols(unittest.TestCase):
         functions = {name.split("@")[0] for kind, name in symbols if kind != "A"}
         self.assertEqual(functions, set(exported_by_definition()))
         self.assertEqual({kind for kind, name in symbols}, {"A", "T"})
+
+    def test_the_static_library_has_no_other_names(self) -> None:
+        names = re.findall(r"^[0-9a-f]+ \w (\S+)$", run("nm", "-g", "--defined-only", ARCHIVE), re.MULTILINE)
+        self.assertEqual(set(names), set(exported_by_definition()))
 
     def test_the_map_lists_each_symbol_once(self) -> None:
         text = re.sub(r"/\*.*?\*/", "", MAP.read_text(encoding="ascii"), flags=re.DOTALL)
