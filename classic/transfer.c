@@ -28,10 +28,20 @@ struct group {
 
 struct groups {
     struct te_classic *classic;
-    GPtrArray *all;         /* struct group */
-    GHashTable *by_segment; /* made when there is a second group */
+    struct group first;     /* most calls have only this one */
+    GPtrArray *others;      /* struct group, or NULL */
+    GHashTable *by_segment; /* of the others */
     struct group *last;     /* that was looked for */
 };
+
+static void group_init(struct group *group, struct te_segment *segment)
+{
+    group->segment = segment;
+    group->view = te_segment_view_get(segment, &group->fetch);
+    group->head = NULL;
+    group->tail = &group->head;
+    group->slice_count = 0;
+}
 
 static void group_free(gpointer data)
 {
@@ -43,27 +53,28 @@ static void group_free(gpointer data)
 
 static void groups_clear(struct groups *groups)
 {
-    g_ptr_array_unref(groups->all);
-    if (groups->by_segment != NULL)
-        g_hash_table_unref(groups->by_segment);
+    te_segment_view_unref(groups->first.view);
+    if (groups->others == NULL)
+        return;
+    g_ptr_array_unref(groups->others);
+    g_hash_table_unref(groups->by_segment);
 }
 
-static struct group *group_new(struct groups *groups, struct te_segment *segment)
+static struct group *find_other_group(struct groups *groups, struct te_segment *segment)
 {
-    struct group *group = g_new0(struct group, 1);
+    struct group *group;
 
-    group->segment = segment;
-    group->view = te_segment_view_get(segment, &group->fetch);
-    group->tail = &group->head;
-    g_ptr_array_add(groups->all, group);
-    if (groups->all->len == 2) {
-        struct group *first = g_ptr_array_index(groups->all, 0);
-
+    if (groups->others == NULL) {
+        groups->others = g_ptr_array_new_with_free_func(group_free);
         groups->by_segment = g_hash_table_new(NULL, NULL);
-        g_hash_table_insert(groups->by_segment, first->segment, first);
     }
-    if (groups->by_segment != NULL)
+    group = g_hash_table_lookup(groups->by_segment, segment);
+    if (group == NULL) {
+        group = g_new(struct group, 1);
+        group_init(group, segment);
+        g_ptr_array_add(groups->others, group);
         g_hash_table_insert(groups->by_segment, segment, group);
+    }
     return group;
 }
 
@@ -71,17 +82,16 @@ static struct group *group_new(struct groups *groups, struct te_segment *segment
 static struct group *find_group(struct groups *groups, segment_id_t id)
 {
     struct te_segment *segment = te_segment_find(groups->classic->engine->segments, id);
-    struct group *group = groups->last;
 
     if (segment == NULL)
         return NULL;
-    if (group != NULL && group->segment == segment)
-        return group;
-    group = groups->by_segment != NULL ? g_hash_table_lookup(groups->by_segment, segment) : NULL;
-    if (group == NULL)
-        group = group_new(groups, segment);
-    groups->last = group;
-    return group;
+    if (groups->last == NULL)
+        group_init(&groups->first, segment);
+    if (groups->last == NULL || groups->first.segment == segment)
+        groups->last = &groups->first;
+    else if (groups->last->segment != segment)
+        groups->last = find_other_group(groups, segment);
+    return groups->last;
 }
 
 static te_status check_request(const struct transfer_request *request)
@@ -170,14 +180,13 @@ static te_status fill_task(struct te_classic *classic, struct te_task *task, str
 }
 
 static te_status fill_tasks(struct groups *groups, struct te_reservation *reservation,
-                            const struct transfer_request *requests, const struct posting *posting)
+                            const struct transfer_request *requests, size_t count, const struct posting *posting)
 {
-    for (size_t i = 0; i < reservation->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct te_task *task = te_reservation_task(reservation, i);
         struct group *group;
         te_status status = check_request(&requests[i]);
 
-        task->own_slices = false;
         if (status != TE_OK)
             return status;
         group = find_group(groups, requests[i].target_id);
@@ -190,19 +199,6 @@ static te_status fill_tasks(struct groups *groups, struct te_reservation *reserv
             return status;
     }
     return TE_OK;
-}
-
-/* What fill_tasks() got done before it failed is undone. */
-static void abandon(struct te_reservation *reservation, size_t filled)
-{
-    for (size_t i = 0; i < filled; i++) {
-        struct te_task *task = te_reservation_task(reservation, i);
-
-        if (task->own_slices)
-            g_free(task->slices);
-        task->own_slices = false;
-    }
-    te_batch_abandon(reservation);
 }
 
 static void send_group(struct te_classic *classic, struct group *group)
@@ -241,15 +237,15 @@ static te_status post(struct te_classic *classic, batch_id_t batch, const struct
     status = te_batch_reserve(classic->engine->batches, batch, count, &reservation);
     if (status != TE_OK)
         return status;
-    groups.all = g_ptr_array_new_with_free_func(group_free);
-    status = fill_tasks(&groups, &reservation, requests, posting);
+    status = fill_tasks(&groups, &reservation, requests, count, posting);
     if (status != TE_OK) {
-        abandon(&reservation, count);
+        te_batch_abandon(&reservation);
     } else {
         te_batch_publish(&reservation, posting->outgoing != NULL ? submission_done : NULL, posting->outgoing);
         te_task_signal_begin();
-        for (guint i = 0; i < groups.all->len; i++)
-            send_group(classic, g_ptr_array_index(groups.all, i));
+        send_group(classic, &groups.first);
+        for (guint i = 0; groups.others != NULL && i < groups.others->len; i++)
+            send_group(classic, g_ptr_array_index(groups.others, i));
         te_task_signal_end();
     }
     groups_clear(&groups);

@@ -13,7 +13,8 @@ struct te_worker_pool;
 /* One thread is started at once, so that work given later is always done. TE_MEMORY when it cannot be. */
 te_status te_worker_pool_new(unsigned maximum_threads, struct te_worker_pool **pool);
 
-/* Does what is still waiting, ends all threads and frees. Nothing may be given to the pool any more. NULL is fine. */
+/* Does what is still waiting, ends all threads and frees. From now on only the pool's own jobs may give it more. NULL
+ * is fine. */
 void te_worker_pool_free(struct te_worker_pool *pool);
 
 /* Calls function(data) in one of the pool's threads, first come, first served. Any thread; never blocks. */

@@ -13,8 +13,8 @@
  *              the result for an invalid argument; nothing is dereferenced.
  *   Arguments  A null pointer where data is needed is an invalid argument. Text is copied before the call returns.
  *   Outputs    Written only on success.
- *   Threads    Any function may be called from any thread at any time, with one exception: destroyTransferEngine must
- *              be the last call on its engine.
+ *   Threads    Any function may be called from any thread at any time. destroyTransferEngine is the last call on its
+ *              engine.
  *   Blocking   "Does not block" means that the call waits for no peer. "A control call" is one question to one peer:
  *              it waits for the connection at most MC_HANDSHAKE_CONNECT_TIMEOUT (5 s) and for the answer at most
  *              TE_HANDSHAKE_REPLY_TIMEOUT_MS (10 s).
@@ -155,11 +155,12 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
  * Destroys an engine with all it holds: batches, registrations and opened segments need not be given back before. Work
  * under way is ended first, so that when the call returns no byte moves into or out of the memory that was registered
  * or named in requests. Blocks until the connections in use are closed on both sides or, after TE_TCP_FENCE_TIMEOUT_MS
- * (0.5 s), reset; and until control calls under way in other threads have come back.
+ * (0.5 s), reset.
  *
- * NULL is allowed. No other call on this engine may be running or follow. Threads blocked in a wait of
- * transfer_engine_ext.h must have returned. In a fork()ed child it releases nothing but the handle: memory, descriptors
- * and connections stay as they are and the parent's engine is not disturbed.
+ * NULL is allowed. A call that another thread is still in is waited for, and one that comes later is refused; both take
+ * their time (a control call, the tasks of a wait), so a program better ends its calls first. Must not be called from a
+ * log callback. In a fork()ed child it releases nothing but the handle: memory, descriptors and connections stay as
+ * they are and the parent's engine is not disturbed.
  */
 void destroyTransferEngine(transfer_engine_t engine);
 
