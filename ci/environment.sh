@@ -9,6 +9,18 @@ export PATH="$tools/bin:$PATH"
 # clang-format and clang-tidy change their minds from version to version; this is the one the tree is kept with.
 readonly clang_tools_version=14.0.6
 
+# clang_tool NAME: the program NAME (clang-format, clang-tidy) in that version; fails if there is none.
+clang_tool() {
+    local major=${clang_tools_version%%.*} program
+    for program in "$1" "$1-$major"; do
+        if command -v "$program" >/dev/null 2>&1 && [[ $("$program" --version) == *"version $major."* ]]; then
+            printf '%s\n' "$program"
+            return
+        fi
+    done
+    return 1
+}
+
 # say TEXT...: a line of progress.
 say() {
     printf '%s\n' "$*"

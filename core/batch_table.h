@@ -18,6 +18,8 @@ enum {
     TE_SLOT_LEVELS = 26, /* 2^28 batches */
 };
 
+_Static_assert(TE_BATCH_MAX_TASKS == 1 << (TE_TASK_LEVELS + 2), "the levels hold the largest batch");
+
 struct te_position {
     unsigned level;
     size_t offset;

@@ -1,7 +1,5 @@
 /*
- * Regions live in a treap (a binary search tree by address that is also a heap by a pseudo-random priority, hence
- * balanced whatever the order of registration). Published nodes never change. A writer copies the nodes on the way to
- * its change, once per call, and swaps the root.
+ * Writers prepare a change of the tree under the lock and swap the root.
  *
  * Reclamation: `epoch` counts published changes. A reader announces the epoch it saw before it loads the root. What a
  * change replaced is stamped with the epoch before that change; a reader that announced a later epoch, or announces
@@ -9,7 +7,6 @@
  */
 #include "core/memory_registry.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>
@@ -20,26 +17,7 @@
 
 #include <glib.h>
 
-/* First member of everything that waits for readers before it is freed. */
-struct retired {
-    struct retired *next;
-    uint64_t epoch;
-};
-
-struct entry {
-    struct retired retired;
-    struct te_region region;
-    char location[];
-};
-
-struct node {
-    struct retired retired;
-    uint64_t address;
-    uint64_t priority;
-    uint64_t edit; /* number of the edit that made it; that edit may still change it */
-    struct entry *entry;
-    struct node *left, *right;
-};
+#include "core/region_tree.h"
 
 struct te_registry_reader {
     _Alignas(64) _Atomic uint64_t epoch; /* 0 while outside */
@@ -49,56 +27,15 @@ struct te_registry_reader {
 };
 
 struct te_registry {
-    _Atomic(struct node *) root;
+    _Atomic(struct te_region_node *) root;
     _Atomic uint64_t epoch; /* from 1; the version that callers see */
     _Atomic(struct te_registry_reader *) readers;
 
     pthread_mutex_t lock; /* for writers, and for what follows */
     uint64_t next_order;
     size_t count;
-    struct retired *oldest_retired, **retired_end;
+    struct te_retired *oldest_retired, **retired_end;
 };
-
-/* A change that is being prepared. Holds the lock from begin to commit or undo. */
-struct edit {
-    struct te_registry *registry;
-    uint64_t number;
-    struct node *root;
-    struct retired *nodes_made; /* those that fell out of the tree again have no entry */
-    struct retired *entries_made;
-    struct retired *nodes_replaced; /* published ones */
-    struct retired *entries_removed;
-    bool out_of_memory;
-};
-
-static uint64_t scatter(uint64_t value)
-{
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
-}
-
-static uint64_t last_byte(const struct te_region *region)
-{
-    return region->address + (region->length - 1);
-}
-
-/* The region with the highest start that is not above address. */
-static struct entry *find_at_or_below(const struct node *node, uint64_t address)
-{
-    struct entry *best = NULL;
-
-    while (node != NULL) {
-        if (node->address <= address) {
-            best = node->entry;
-            node = node->right;
-        } else {
-            node = node->left;
-        }
-    }
-    return best;
-}
 
 struct te_registry *te_registry_new(void)
 {
@@ -114,26 +51,6 @@ struct te_registry *te_registry_new(void)
     return registry;
 }
 
-static void free_tree(struct node *node)
-{
-    if (node == NULL)
-        return;
-    free_tree(node->left);
-    free_tree(node->right);
-    g_free(node->entry);
-    g_free(node);
-}
-
-static void free_list(struct retired *retired)
-{
-    while (retired != NULL) {
-        struct retired *next = retired->next;
-
-        g_free(retired);
-        retired = next;
-    }
-}
-
 void te_registry_free(struct te_registry *registry)
 {
     if (registry == NULL)
@@ -142,8 +59,8 @@ void te_registry_free(struct te_registry *registry)
         next = reader->next;
         free(reader);
     }
-    free_tree(atomic_load(&registry->root));
-    free_list(registry->oldest_retired);
+    te_region_tree_free(atomic_load(&registry->root));
+    te_retired_free(registry->oldest_retired);
     pthread_mutex_destroy(&registry->lock);
     g_free(registry);
 }
@@ -163,11 +80,11 @@ static uint64_t oldest_reader_epoch(struct te_registry *registry)
 }
 
 /* Takes what no reader can hold any more off the list, for the caller to free without the lock. */
-static struct retired *take_reclaimable(struct te_registry *registry)
+static struct te_retired *take_reclaimable(struct te_registry *registry)
 {
     uint64_t oldest = oldest_reader_epoch(registry);
-    struct retired *first = registry->oldest_retired;
-    struct retired **end = &first;
+    struct te_retired *first = registry->oldest_retired;
+    struct te_retired **end = &first;
 
     while (*end != NULL && (*end)->epoch < oldest)
         end = &(*end)->next;
@@ -178,136 +95,22 @@ static struct retired *take_reclaimable(struct te_registry *registry)
     return first;
 }
 
-static void push(struct retired **list, struct retired *item)
-{
-    item->next = *list;
-    *list = item;
-}
-
-static void edit_begin(struct edit *edit, struct te_registry *registry)
+static void edit_begin(struct te_registry *registry, struct te_region_edit *edit)
 {
     pthread_mutex_lock(&registry->lock);
-    *edit = (struct edit){
-        .registry = registry, .number = atomic_load(&registry->epoch), .root = atomic_load(&registry->root)};
+    *edit = (struct te_region_edit){.number = atomic_load(&registry->epoch), .root = atomic_load(&registry->root)};
 }
 
-static struct node *edit_new_node(struct edit *edit)
+static void edit_undo(struct te_registry *registry, struct te_region_edit *edit)
 {
-    struct node *node = g_try_new0(struct node, 1);
-
-    if (node == NULL) {
-        edit->out_of_memory = true;
-        return NULL;
-    }
-    push(&edit->nodes_made, &node->retired);
-    return node;
+    pthread_mutex_unlock(&registry->lock);
+    te_region_edit_undo(edit);
 }
 
-/* A node that this edit may change: the same or a copy. Out of memory: the node as it is; the edit is going to be
- * undone and the caller must not change it. */
-static struct node *edit_own(struct edit *edit, struct node *node)
-{
-    struct node *copy;
-
-    if (node->edit == edit->number)
-        return node;
-    copy = edit_new_node(edit);
-    if (copy == NULL)
-        return node;
-    copy->address = node->address;
-    copy->priority = node->priority;
-    copy->edit = edit->number;
-    copy->entry = node->entry;
-    copy->left = node->left;
-    copy->right = node->right;
-    push(&edit->nodes_replaced, &node->retired);
-    return copy;
-}
-
-static void edit_drop(struct edit *edit, struct node *node)
-{
-    if (node->edit == edit->number)
-        node->entry = NULL;
-    else
-        push(&edit->nodes_replaced, &node->retired);
-}
-
-static struct node *insert(struct edit *edit, struct node *node, struct node *added)
-{
-    struct node *child;
-
-    if (node == NULL)
-        return added;
-    node = edit_own(edit, node);
-    if (edit->out_of_memory)
-        return node;
-    if (added->address < node->address) {
-        child = insert(edit, node->left, added);
-        node->left = child;
-        if (child->priority <= node->priority || edit->out_of_memory)
-            return node;
-        node->left = child->right;
-        child->right = node;
-    } else {
-        child = insert(edit, node->right, added);
-        node->right = child;
-        if (child->priority <= node->priority || edit->out_of_memory)
-            return node;
-        node->right = child->left;
-        child->left = node;
-    }
-    return child;
-}
-
-/* All addresses in left are below those in right. */
-static struct node *join(struct edit *edit, struct node *left, struct node *right)
-{
-    if (left == NULL)
-        return right;
-    if (right == NULL)
-        return left;
-    if (left->priority > right->priority) {
-        left = edit_own(edit, left);
-        if (!edit->out_of_memory)
-            left->right = join(edit, left->right, right);
-        return left;
-    }
-    right = edit_own(edit, right);
-    if (!edit->out_of_memory)
-        right->left = join(edit, left, right->left);
-    return right;
-}
-
-/* The address is in the tree. */
-static struct node *detach(struct edit *edit, struct node *node, uint64_t address)
-{
-    if (node->address == address) {
-        struct node *rest = join(edit, node->left, node->right);
-
-        edit_drop(edit, node);
-        return rest;
-    }
-    node = edit_own(edit, node);
-    if (edit->out_of_memory)
-        return node;
-    if (address < node->address)
-        node->left = detach(edit, node->left, address);
-    else
-        node->right = detach(edit, node->right, address);
-    return node;
-}
-
-static void edit_undo(struct edit *edit)
-{
-    pthread_mutex_unlock(&edit->registry->lock);
-    free_list(edit->nodes_made);
-    free_list(edit->entries_made);
-}
-
-static void retire_all(struct te_registry *registry, struct retired *list, uint64_t epoch)
+static void retire_all(struct te_registry *registry, struct te_retired *list, uint64_t epoch)
 {
     while (list != NULL) {
-        struct retired *item = list;
+        struct te_retired *item = list;
 
         list = item->next;
         item->epoch = epoch;
@@ -317,23 +120,10 @@ static void retire_all(struct te_registry *registry, struct retired *list, uint6
     }
 }
 
-static struct retired *take_dropped_nodes(struct edit *edit)
-{
-    struct retired *dropped = NULL;
-
-    for (struct retired *made = edit->nodes_made, *next; made != NULL; made = next) {
-        next = made->next;
-        if (((struct node *)made)->entry == NULL)
-            push(&dropped, made);
-    }
-    return dropped;
-}
-
 /* Publishes and unlocks. Returns the highest epoch that a reader who still sees the old tree can have announced. */
-static uint64_t edit_commit(struct edit *edit)
+static uint64_t edit_commit(struct te_registry *registry, struct te_region_edit *edit)
 {
-    struct te_registry *registry = edit->registry;
-    struct retired *dropped = take_dropped_nodes(edit), *reclaimable;
+    struct te_retired *dropped = te_region_edit_take_dropped(edit), *reclaimable;
     uint64_t epoch;
 
     atomic_store(&registry->root, edit->root);
@@ -343,103 +133,29 @@ static uint64_t edit_commit(struct edit *edit)
     reclaimable = take_reclaimable(registry);
     pthread_mutex_unlock(&registry->lock);
 
-    free_list(dropped);
-    free_list(reclaimable);
+    te_retired_free(dropped);
+    te_retired_free(reclaimable);
     return epoch;
-}
-
-static te_status check_region(const struct edit *edit, const struct te_region *region)
-{
-    const struct entry *below;
-
-    if (region->length == 0)
-        return te_fail(TE_INVALID_ARGUMENT, "a region of length 0 cannot be registered");
-    if (region->address == 0)
-        return te_fail(TE_INVALID_ARGUMENT, "a region at address 0 cannot be registered");
-    if (region->length > UINT64_MAX - region->address)
-        return te_fail(TE_INVALID_ARGUMENT,
-                       "the region at 0x%" PRIx64 " of %" PRIu64 " bytes exceeds the address space", region->address,
-                       region->length);
-    below = find_at_or_below(edit->root, last_byte(region));
-    if (below != NULL && last_byte(&below->region) >= region->address)
-        return te_fail(TE_ADDRESS_OVERLAPPED,
-                       "the region at 0x%" PRIx64 " of %" PRIu64 " bytes overlaps the registered one at 0x%" PRIx64
-                       " of %" PRIu64 " bytes",
-                       region->address, region->length, below->region.address, below->region.length);
-    return TE_OK;
-}
-
-static struct entry *edit_new_entry(struct edit *edit, const struct te_region *region, uint64_t order)
-{
-    const char *location = region->location != NULL ? region->location : "";
-    size_t location_bytes = strlen(location) + 1;
-    struct entry *entry = g_try_malloc(sizeof(*entry) + location_bytes);
-
-    if (entry == NULL) {
-        edit->out_of_memory = true;
-        return NULL;
-    }
-    push(&edit->entries_made, &entry->retired);
-    entry->region = *region;
-    entry->region.order = order;
-    entry->region.location = entry->location;
-    memcpy(entry->location, location, location_bytes);
-    return entry;
-}
-
-static te_status edit_add(struct edit *edit, const struct te_region *region, uint64_t order)
-{
-    te_status status = check_region(edit, region);
-    struct entry *entry;
-    struct node *node;
-
-    if (status != TE_OK)
-        return status;
-    entry = edit_new_entry(edit, region, order);
-    node = edit_new_node(edit);
-    if (!edit->out_of_memory) {
-        node->address = region->address;
-        node->priority = scatter(order);
-        node->edit = edit->number;
-        node->entry = entry;
-        edit->root = insert(edit, edit->root, node);
-    }
-    if (edit->out_of_memory)
-        return te_fail(TE_MEMORY, "no memory to register a region");
-    return TE_OK;
 }
 
 te_status te_registry_add(struct te_registry *registry, const struct te_region *regions, size_t count)
 {
-    struct edit edit;
+    struct te_region_edit edit;
 
     if (count == 0)
         return TE_OK;
-    edit_begin(&edit, registry);
+    edit_begin(registry, &edit);
     for (size_t i = 0; i < count; i++) {
-        te_status status = edit_add(&edit, &regions[i], registry->next_order + i);
+        te_status status = te_region_edit_add(&edit, &regions[i], registry->next_order + i);
 
         if (status != TE_OK) {
-            edit_undo(&edit);
+            edit_undo(registry, &edit);
             return status;
         }
     }
     registry->next_order += count;
     registry->count += count;
-    edit_commit(&edit);
-    return TE_OK;
-}
-
-static te_status edit_remove(struct edit *edit, uint64_t address)
-{
-    struct entry *entry = find_at_or_below(edit->root, address);
-
-    if (entry == NULL || entry->region.address != address)
-        return te_fail(TE_ADDRESS_NOT_REGISTERED, "no region that starts at 0x%" PRIx64 " is registered", address);
-    edit->root = detach(edit, edit->root, address);
-    if (edit->out_of_memory)
-        return te_fail(TE_MEMORY, "no memory to unregister a region");
-    push(&edit->entries_removed, &entry->retired);
+    edit_commit(registry, &edit);
     return TE_OK;
 }
 
@@ -459,37 +175,37 @@ static void wait_for_readers(struct te_registry *registry, uint64_t epoch)
 
 static void reclaim(struct te_registry *registry)
 {
-    struct retired *reclaimable;
+    struct te_retired *reclaimable;
 
     pthread_mutex_lock(&registry->lock);
     reclaimable = take_reclaimable(registry);
     pthread_mutex_unlock(&registry->lock);
-    free_list(reclaimable);
+    te_retired_free(reclaimable);
 }
 
 te_status te_registry_remove(struct te_registry *registry, const uint64_t *addresses, size_t count,
                              struct te_region *removed)
 {
-    struct edit edit;
+    struct te_region_edit edit;
     size_t at = count;
 
     if (count == 0)
         return TE_OK;
-    edit_begin(&edit, registry);
+    edit_begin(registry, &edit);
     for (size_t i = 0; i < count; i++) {
-        te_status status = edit_remove(&edit, addresses[i]);
+        te_status status = te_region_edit_remove(&edit, addresses[i]);
 
         if (status != TE_OK) {
-            edit_undo(&edit);
+            edit_undo(registry, &edit);
             return status;
         }
     }
-    for (struct retired *item = edit.entries_removed; item != NULL && removed != NULL; item = item->next) {
-        removed[--at] = ((struct entry *)item)->region;
+    for (struct te_retired *item = edit.entries_removed; item != NULL && removed != NULL; item = item->next) {
+        removed[--at] = ((struct te_region_entry *)item)->region;
         removed[at].location = NULL;
     }
     registry->count -= count;
-    wait_for_readers(registry, edit_commit(&edit));
+    wait_for_readers(registry, edit_commit(registry, &edit));
     reclaim(registry);
     return TE_OK;
 }
@@ -533,7 +249,7 @@ static bool permits(enum te_permission permission, enum te_access access)
 const struct te_region *te_registry_look_up(struct te_registry_reader *reader, uint64_t address, uint64_t length,
                                             enum te_access access)
 {
-    const struct entry *entry = find_at_or_below(atomic_load(&reader->registry->root), address);
+    const struct te_region_entry *entry = te_region_tree_find(atomic_load(&reader->registry->root), address);
 
     /* entry->region.address <= address */
     if (entry == NULL || length == 0 || address - entry->region.address >= entry->region.length ||
@@ -559,7 +275,7 @@ uint64_t te_registry_version(struct te_registry *registry)
     return atomic_load(&registry->epoch);
 }
 
-static size_t location_bytes_of(const struct node *node)
+static size_t location_bytes_of(const struct te_region_node *node)
 {
     if (node == NULL)
         return 0;
@@ -567,7 +283,7 @@ static size_t location_bytes_of(const struct node *node)
 }
 
 /* Appends the regions of the tree to *next and their locations to *text. */
-static void copy_regions(const struct node *node, struct te_region **next, char **text)
+static void copy_regions(const struct te_region_node *node, struct te_region **next, char **text)
 {
     if (node == NULL)
         return;
@@ -589,7 +305,7 @@ static int compare_order(const void *left, const void *right)
 
 struct te_region *te_registry_list(struct te_registry *registry, size_t *count, uint64_t *version)
 {
-    const struct node *root;
+    const struct te_region_node *root;
     struct te_region *regions, *next;
     char *text;
 

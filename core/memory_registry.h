@@ -32,8 +32,9 @@ struct te_region {
 struct te_registry;
 struct te_registry_reader;
 
+/* NULL with te_fail() called: no memory. */
 struct te_registry *te_registry_new(void);
-/* No reader may be inside. */
+/* No reader may be inside. Readers are freed with it, and must not be used or freed later. */
 void te_registry_free(struct te_registry *registry);
 
 /* Adds all of them or none. driver_keys and order of the given entries are ignored except that driver_keys are copied.
@@ -48,7 +49,7 @@ te_status te_registry_add(struct te_registry *registry, const struct te_region *
 te_status te_registry_remove(struct te_registry *registry, const uint64_t *addresses, size_t count,
                              struct te_region *removed);
 
-/* One per thread that serves peers; any number. */
+/* One per thread that serves peers; any number. NULL with te_fail() called: no memory. */
 struct te_registry_reader *te_registry_reader_new(struct te_registry *registry);
 void te_registry_reader_free(struct te_registry_reader *reader);
 
@@ -66,7 +67,8 @@ void te_registry_leave(struct te_registry_reader *reader);
 uint64_t te_registry_version(struct te_registry *registry);
 
 /* All regions in registration order, in a g_malloc'ed array for the caller to g_free; locations are copied into the
- * same block. *version is the version that the list belongs to. */
+ * same block. *version is the version that the list belongs to. Never NULL but for lack of memory (te_fail() called).
+ */
 struct te_region *te_registry_list(struct te_registry *registry, size_t *count, uint64_t *version);
 
 #endif

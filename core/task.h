@@ -118,6 +118,7 @@ struct te_task_drive_ops {
     void (*unclaim)(void *driver);
 };
 
+/* NULL with te_fail() called: no memory. */
 struct te_batch_table *te_batch_table_new(const struct te_task_drive_ops *drive_ops);
 /* No other thread may use the table. Tasks that are not terminal are forgotten: end them first. */
 void te_batch_table_free(struct te_batch_table *table);
@@ -127,9 +128,10 @@ enum { TE_BATCH_MAX_TASKS = 16 * 1024 * 1024 };
 /* An empty batch for up to capacity tasks (0 is legal). TE_INVALID_ARGUMENT above TE_BATCH_MAX_TASKS; TE_MEMORY. */
 te_status te_batch_allocate(struct te_batch_table *table, size_t capacity, uint64_t *id);
 
-/* TE_OK when all tasks are terminal: the id is gone. TE_BATCH_BUSY otherwise: the batch stays valid, and once its last
- * task ends its memory may be taken for a new batch; until then status queries and a second free are answered as
- * before. TE_INVALID_ARGUMENT: no such batch. Never blocks. */
+/* TE_OK when all tasks are terminal: the id is gone. TE_BATCH_BUSY otherwise, also while a submit is between reserve
+ * and publish: the batch takes no more tasks, and once its last task has ended it lingers: status queries are answered,
+ * a second release is TE_OK, until its memory is wanted for others (thousands of batches later). TE_INVALID_ARGUMENT:
+ * no such batch. Never blocks. */
 te_status te_batch_release(struct te_batch_table *table, uint64_t id);
 
 /* Reserves the next count tasks of the batch for one submit call, in order; the caller fills them in (length,
@@ -150,8 +152,8 @@ void te_batch_abandon(struct te_reservation *reservation);
 typedef void (*te_submission_done_function)(void *data, bool succeeded);
 
 /* Makes the tasks visible as WAITING (COMPLETED those of length 0). Afterwards the slices may be given to transports.
- * done may be NULL. A task with slice_count 0 and a length has no slices to wait for: such a one is a programming
- * error. */
+ * done may be NULL; without a task that has a length it is called before this returns. A task with slice_count 0 and a
+ * length has no slices to wait for: such a one is a programming error. */
 void te_batch_publish(struct te_reservation *reservation, te_submission_done_function done, void *data);
 
 /* Reports the end of a slice; bytes count towards transferred_bytes if it succeeded. After the call neither the slice
@@ -164,17 +166,17 @@ void te_task_signal_begin(void);
 void te_task_signal_end(void);
 
 /* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. They take no lock. */
-te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t task, enum te_task_state *state,
+te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t index, enum te_task_state *state,
                          uint64_t *bytes);
 te_status te_batch_counts(struct te_batch_table *table, uint64_t id, struct te_task_counts *counts);
 
-/* Sleeps until the task, or all tasks published so far (task = SIZE_MAX), are terminal. timeout_ns < 0: for ever.
+/* Sleeps until the task, or all tasks published so far (index = SIZE_MAX), are terminal. timeout_ns < 0: for ever.
  * TE_TIMED_OUT. Moves transfers on itself while it waits. */
-te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t task, int64_t timeout_ns);
+te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t index, int64_t timeout_ns);
 
 /* Sets the flag on one task or all (SIZE_MAX) and calls visit for each that is not terminal, so that the runtime tells
  * the transport. TE_OK also when all were terminal. */
-te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size_t task,
+te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size_t index,
                                  void (*visit)(struct te_task *, void *), void *data);
 
 /* An eventfd that is readable after a task of the batch (of any batch: id 0) has become terminal since it was last

@@ -116,6 +116,9 @@ void te_waiter_enter(struct te_batch *batch, struct te_waiter *waiter)
     batch->waiters = waiter;
     update_wake_at(batch);
     pthread_mutex_unlock(&batch->waiter_lock);
+    /* The states of all tasks that are counted by now are visible to this thread; those who count one from now on see
+     * the waiter. */
+    (void)atomic_load(&batch->ended);
 }
 
 void te_waiter_leave(struct te_batch *batch, struct te_waiter *waiter)

@@ -146,7 +146,6 @@ static void sleep_on_futex(struct wait *wait)
 static te_status sleep_once(struct wait *wait)
 {
     struct te_batch *batch = wait->batch;
-    uint32_t ended = atomic_load(&batch->ended);
     struct te_waiter *waiter = wait->waiter;
 
     if (waiter == NULL)
@@ -164,7 +163,7 @@ static te_status sleep_once(struct wait *wait)
      * from end on have ended as well: then each end is a reason to look. */
     waiter->wake_at = wait->task != NULL ? 0 : (uint32_t)wait->end;
     te_waiter_enter(batch, waiter);
-    if (atomic_load(&batch->ended) == ended && !satisfied(wait)) {
+    if (!satisfied(wait)) {
         if (waiter->polls)
             sleep_on_descriptors(wait);
         else
@@ -207,7 +206,7 @@ static int64_t deadline_after(int64_t timeout_ns)
     return timeout_ns < 0 || timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
 }
 
-te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t task, int64_t timeout_ns)
+te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t index, int64_t timeout_ns)
 {
     struct te_batch *batch = te_batch_pin(table, id);
     struct wait wait = {.batch = batch, .drive_ops = table->drive_ops, .deadline_ns = deadline_after(timeout_ns)};
@@ -216,12 +215,12 @@ te_status te_batch_wait(struct te_batch_table *table, uint64_t id, size_t task, 
     if (batch == NULL)
         return TE_INVALID_ARGUMENT;
     wait.end = atomic_load(&batch->published);
-    if (task != SIZE_MAX && task >= wait.end) {
-        status = te_fail(TE_INVALID_ARGUMENT, "there is no task %zu in batch %" PRIu64, task, id);
+    if (index != SIZE_MAX && index >= wait.end) {
+        status = te_fail(TE_INVALID_ARGUMENT, "there is no task %zu in batch %" PRIu64, index, id);
         goto unpin;
     }
-    if (task != SIZE_MAX)
-        wait.task = te_batch_task(batch, task);
+    if (index != SIZE_MAX)
+        wait.task = te_batch_task(batch, index);
     status = wait_until_satisfied(&wait);
     if (wait.waiter != NULL)
         te_waiter_give_back(table, wait.waiter);

@@ -466,6 +466,41 @@ static void done_of_an_abandoned_submission_is_not_called(void **state)
     assert_int_equal(te_batch_release(table, id), TE_OK);
 }
 
+struct releasing {
+    struct te_batch_table *table;
+    uint64_t id;
+    te_status status;
+};
+
+static void release_when_done(void *data, bool succeeded)
+{
+    struct releasing *releasing = data;
+
+    (void)succeeded;
+    releasing->status = te_batch_release(releasing->table, releasing->id);
+}
+
+/* In the middle of te_slice_end() and of te_batch_publish(). */
+static void done_may_release_the_batch(void **state)
+{
+    struct releasing releasing = {.table = *state};
+
+    for (size_t tasks = 0; tasks < 3; tasks++) {
+        struct te_batch *batch;
+
+        releasing.id = allocate(releasing.table, 2);
+        releasing.status = TE_BATCH_BUSY;
+        batch = te_batch_find(releasing.table, releasing.id);
+        submit_with(releasing.table, releasing.id, tasks, release_when_done, &releasing);
+        for (size_t i = 0; i < tasks; i++)
+            end(te_batch_task(batch, i), TE_SLICE_SUCCEEDED);
+        assert_int_equal(releasing.status, TE_OK);
+        assert_int_equal(state_of(releasing.table, releasing.id, 0), -1);
+        assert_int_equal(atomic_load(&batch->life), 0);
+    }
+    assert_int_equal(releasing.table->slot_count, 1);
+}
+
 /* ---- cancel ---- */
 
 static void mark(struct te_task *task, void *data)
@@ -728,6 +763,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(counts_never_lag_behind_states, setup, teardown),
         cmocka_unit_test_setup_teardown(done_is_called_once_per_submission, setup, teardown),
         cmocka_unit_test_setup_teardown(done_of_an_abandoned_submission_is_not_called, setup, teardown),
+        cmocka_unit_test_setup_teardown(done_may_release_the_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(cancel_visits_what_is_not_terminal, setup, teardown),
         cmocka_unit_test_setup_teardown(release_of_a_busy_batch_is_done_later, setup, teardown),
         cmocka_unit_test_setup_teardown(release_between_reserve_and_publish_is_busy, setup, teardown),

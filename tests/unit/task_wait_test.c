@@ -335,6 +335,32 @@ static void an_end_just_before_the_sleep_is_not_missed(void **state)
     te_batch_table_free(table);
 }
 
+/* A wake-up that was used up does not disturb the next sleep. */
+static void a_sleep_after_a_wake_up_is_a_sleep(void **state)
+{
+    struct te_batch_table *table = te_batch_table_new(&driver_ops);
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        uint64_t id = allocate(table, 1);
+        struct driver driver;
+        struct waiting_thread waiting;
+
+        driver_open(&driver, submit(table, id, 1), true);
+        start_waiting(&waiting, table, id, SIZE_MAX);
+        await_sleeper(table, id);
+        end(driver.task, TE_SLICE_SUCCEEDED);
+        finish_waiting(&waiting, TE_OK);
+        driver_close(&driver);
+
+        driver_open(&driver, submit(table, id = allocate(table, 1), 1), true);
+        assert_int_equal(te_batch_wait(table, id, 0, 50 * TE_NS_PER_MS), TE_TIMED_OUT);
+        assert_in_range(atomic_load(&driver.claims), 1, 10);
+        driver_close(&driver);
+    }
+    te_batch_table_free(table);
+}
+
 /* ---- driving ---- */
 
 static void status_drives_the_transfer(void **state)
@@ -703,6 +729,7 @@ int main(void)
         cmocka_unit_test(more_waiters_than_one_wake_up_takes),
         cmocka_unit_test(another_thread_ends_the_task_of_a_waiter_that_polls),
         cmocka_unit_test(an_end_just_before_the_sleep_is_not_missed),
+        cmocka_unit_test(a_sleep_after_a_wake_up_is_a_sleep),
         cmocka_unit_test(status_drives_the_transfer),
         cmocka_unit_test(a_slot_that_changes_hands_during_a_query_is_noticed),
         cmocka_unit_test(wait_drives_each_driver_of_the_batch),
