@@ -14,11 +14,14 @@ enum {
 
 /* Within a host no congestion control is needed; the default of many systems (bbr) paces such connections to half their
  * speed. */
-void socket_prepare(const struct tcp_options *options, int descriptor)
+bool socket_prepare(const struct tcp_options *options, int descriptor)
 {
-    if (options->congestion_control[0] != '\0' && te_address_is_local(descriptor))
+    bool local = te_address_is_local(descriptor);
+
+    if (local && options->congestion_control[0] != '\0')
         setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, options->congestion_control,
                    (socklen_t)strlen(options->congestion_control));
+    return local;
 }
 
 /* How long a peer may show no sign of life: ours, unless one of the classic engine's two settings was given. */
