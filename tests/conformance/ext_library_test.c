@@ -153,6 +153,22 @@ static void ext_messages_go_to_the_callers_function(void **state)
     assert_int_equal(kept.lines, lines);
 }
 
+static void report_r11_a_failed_registration_is_loud(void **state)
+{
+    (void)state;
+    char text[32];
+    transfer_engine_t engine = engine_new();
+    uint8_t *memory = memory_new_registered(engine, SIZE);
+    listen_to_log();
+    assert_int_equal(registerLocalMemory(engine, memory + 100, 12345, "*", 1), ERR_ADDRESS_OVERLAPPED);
+    te_set_log_callback(NULL, NULL);
+    pthread_mutex_lock(&kept.lock);
+    snprintf(text, sizeof(text), "%llx", (unsigned long long)(uintptr_t)(memory + 100));
+    assert_non_null(strstr(kept.all, text));
+    assert_non_null(strstr(kept.all, "12345"));
+    pthread_mutex_unlock(&kept.lock);
+}
+
 static void r10_a_dead_peer_does_not_flood_the_log(void **state)
 {
     (void)state;
@@ -212,6 +228,7 @@ int main(int argc, char **argv)
         TEST(ext_the_reason_of_a_failure_is_kept_per_thread),
         TEST(ext_the_version_has_three_numbers),
         TEST(ext_messages_go_to_the_callers_function),
+        TEST(report_r11_a_failed_registration_is_loud),
         TEST(report_s10_the_first_buffer_of_a_peer),
         TEST(report_b11_every_failure_leaves_a_reason_in_the_log),
         TEST(r10_a_dead_peer_does_not_flood_the_log), /* last: it uses up what the log lets through */

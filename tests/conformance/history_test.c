@@ -215,7 +215,10 @@ static void *work(void *data)
         }
     }
     for (size_t index = 0; index < SLOTS; index++)
-        AWAIT((reap(worker, &worker->slots[index]), !worker->slots[index].busy));
+        for (unsigned round = 0; worker->slots[index].busy; round++) {
+            reap(worker, &worker->slots[index]);
+            poll_pause(round);
+        }
     return NULL;
 }
 
@@ -250,6 +253,19 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
+static struct history history;
+static struct worker workers[THREADS];
+static pthread_t threads[THREADS];
+static size_t thread_count;
+
+static void stop_workers(void *data)
+{
+    (void)data;
+    atomic_store(&history.stop, true);
+    while (thread_count > 0)
+        pthread_join(threads[--thread_count], NULL);
+}
+
 static void r1_and_r2_a_random_history(void **state)
 {
     (void)state;
@@ -260,9 +276,8 @@ static void r1_and_r2_a_random_history(void **state)
                   (unsigned long long)seconds);
     watchdog((unsigned)seconds + 60);
     short_timeouts();
-    struct history history = {.engine = engine_new()};
-    struct worker workers[THREADS];
-    pthread_t threads[THREADS];
+    memset(&history, 0, sizeof(history));
+    history.engine = engine_new();
     for (size_t index = 0; index < TARGETS; index++) {
         struct place *place = &history.places[index];
         place->target = target_start_restartable();
@@ -270,12 +285,14 @@ static void r1_and_r2_a_random_history(void **state)
         atomic_store(&place->there, place->memory.there);
         place->segment = engine_open(history.engine, place->target->name);
     }
+    at_test_end(stop_workers, NULL);
     for (size_t index = 0; index < THREADS; index++) {
         workers[index] = (struct worker){
             .history = &history, .random = {next(&random)}, .number = index, .local = memory_new(THREAD_SIZE)};
         for (size_t slot = 0; slot < SLOTS; slot++)
             workers[index].slots[slot].local = workers[index].local + slot * SLOT_SIZE;
         assert_int_equal(pthread_create(&threads[index], NULL, work, &workers[index]), 0);
+        thread_count++;
     }
     int64_t end = now_ns() + (int64_t)seconds * 1000000000;
     while (now_ns() < end) {
@@ -283,10 +300,9 @@ static void r1_and_r2_a_random_history(void **state)
             poll_pause(2000);
         disturb(&history.places[below(&random, TARGETS)], &random);
     }
-    atomic_store(&history.stop, true);
-    uint64_t total[5] = {0};
+    stop_workers(NULL);
+    uint64_t total[4] = {0};
     for (size_t index = 0; index < THREADS; index++) {
-        pthread_join(threads[index], NULL);
         total[0] += workers[index].submitted;
         total[1] += workers[index].completed;
         total[2] += workers[index].failed;

@@ -84,7 +84,7 @@ static void assert_library_works(void *library)
     FUNCTION(library, destroyTransferEngine)(engine);
 }
 
-static void b40_nothing_happens_at_load_time(void **state)
+static void b40_and_report_k03_and_k04_it_loads_alone_and_nothing_happens(void **state)
 {
     (void)state;
     struct sigaction before[NSIG];
@@ -190,7 +190,7 @@ static void b37_and_report_k02_the_name_and_what_it_needs(void **state)
     assert_true(soname);
 }
 
-static void b37_there_is_a_static_library_too(void **state)
+static void b37_and_report_k05_there_is_a_static_library_too(void **state)
 {
     (void)state;
     assert_int_equal(access(TE_STATIC_LIBRARY, R_OK), 0);
@@ -252,13 +252,14 @@ static void report_p04_two_modules_with_an_engine_each(void **state)
 
 int main(void)
 {
+    /* The first one first: nothing has been loaded yet. */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(b40_nothing_happens_at_load_time), /* first: nothing has been loaded yet */
+        cmocka_unit_test(b40_and_report_k03_and_k04_it_loads_alone_and_nothing_happens),
         cmocka_unit_test(b40_loaded_used_and_unloaded_again),
         cmocka_unit_test(b37_and_report_k09_every_documented_function_is_exported),
         cmocka_unit_test(b37_and_e11_nothing_else_is_exported),
         cmocka_unit_test(b37_and_report_k02_the_name_and_what_it_needs),
-        cmocka_unit_test(b37_there_is_a_static_library_too),
+        cmocka_unit_test(b37_and_report_k05_there_is_a_static_library_too),
         cmocka_unit_test(b38_signs_of_results),
         cmocka_unit_test(report_p04_two_modules_with_an_engine_each),
     };

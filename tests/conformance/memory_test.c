@@ -119,7 +119,7 @@ static void b16_any_location_is_accepted(void **state)
     }
 }
 
-static void b17_overlap_is_refused_and_the_first_stays(void **state)
+static void b17_and_report_r02_overlap_is_refused_and_the_first_stays(void **state)
 {
     (void)state;
     struct view view = view_new();
@@ -218,7 +218,7 @@ static void b18_destroy_with_registrations_and_batches_outstanding(void **state)
     }
 }
 
-static void b19_local_memory_need_not_be_registered(void **state)
+static void b19_and_report_c02_local_memory_need_not_be_registered(void **state)
 {
     (void)state;
     struct pair pair = pair_new(SIZE);
@@ -332,7 +332,7 @@ static void e13_two_gibibytes_in_one_request(void **state)
 
 /* ---- the contract and the bug reports ---- */
 
-static void contract_registration_refuses_nonsense(void **state)
+static void contract_and_report_r09_registration_refuses_nonsense(void **state)
 {
     (void)state;
     struct view view = view_new();
@@ -347,7 +347,7 @@ static void contract_registration_refuses_nonsense(void **state)
     assert_works(view.owner);
 }
 
-static void contract_local_only_memory_is_reached_by_no_peer(void **state)
+static void contract_and_report_r10_local_only_memory_is_reached_by_no_peer(void **state)
 {
     (void)state;
     struct pair pair = pair_new(SIZE);
@@ -550,18 +550,18 @@ int main(int argc, char **argv)
         TEST(b16_registration_is_safe_from_many_threads),
         TEST(b16_pages_are_not_touched),
         TEST(b16_any_location_is_accepted),
-        TEST(b17_overlap_is_refused_and_the_first_stays),
+        TEST(b17_and_report_r02_overlap_is_refused_and_the_first_stays),
         TEST(b17_adjacent_regions_are_legal),
         TEST(b17_a_batch_is_all_or_nothing),
         TEST(b17_unregister_wants_the_start_and_frees_the_address),
         TEST(b18_destroy_with_registrations_and_batches_outstanding),
-        TEST(b19_local_memory_need_not_be_registered),
+        TEST(b19_and_report_c02_local_memory_need_not_be_registered),
         TEST(b20_a_range_must_lie_in_one_region),
         TEST(e03_bad_ranges_fail_while_others_of_the_batch_complete),
         TEST(e08_after_a_failed_batch_single_calls_succeed),
         TEST(e13_two_gibibytes_in_one_request),
-        TEST(contract_registration_refuses_nonsense),
-        TEST(contract_local_only_memory_is_reached_by_no_peer),
+        TEST(contract_and_report_r09_registration_refuses_nonsense),
+        TEST(contract_and_report_r10_local_only_memory_is_reached_by_no_peer),
         TEST(s9_2_11_many_registrations_stay_cheap),
         TEST(s9_3_16_a_batch_unregister_with_one_unknown_address),
         TEST(report_r01_threads_register_while_peers_read),

@@ -117,7 +117,7 @@ static void contract_quiet_when_the_peer_is_stopped_before_the_first_contact(voi
     }
 }
 
-static void contract_quiet_when_the_peer_is_stopped_in_the_middle(void **state)
+static void contract_and_report_b06_quiet_when_the_peer_is_stopped_in_the_middle(void **state)
 {
     (void)state;
     watchdog(60);
@@ -135,7 +135,7 @@ static void contract_quiet_when_the_peer_is_stopped_in_the_middle(void **state)
     }
 }
 
-static void contract_quiet_when_the_peer_is_killed(void **state)
+static void b28_and_e01_quiet_when_the_peer_is_killed(void **state)
 {
     (void)state;
     watchdog(60);
@@ -480,8 +480,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(contract_quiet_when_the_peer_is_stopped_before),
         TEST(contract_quiet_when_the_peer_is_stopped_before_the_first_contact),
-        TEST(contract_quiet_when_the_peer_is_stopped_in_the_middle),
-        TEST(contract_quiet_when_the_peer_is_killed),
+        TEST(contract_and_report_b06_quiet_when_the_peer_is_stopped_in_the_middle),
+        TEST(b28_and_e01_quiet_when_the_peer_is_killed),
         TEST(contract_quiet_when_the_peer_restarts),
         TEST(contract_quiet_when_the_peer_unregisters),
         TEST(contract_quiet_when_the_peer_destroys_its_engine),

@@ -222,7 +222,7 @@ static void b08_only_the_first_argument_is_read(void **state)
     assert_works(engine);
 }
 
-static void b09_texts_are_copied_before_return(void **state)
+static void b09_and_report_k06_texts_are_copied_before_return(void **state)
 {
     (void)state;
     char connection[] = "P2PHANDSHAKE";
@@ -470,7 +470,7 @@ int main(int argc, char **argv)
         TEST(b07_a_device_that_does_not_exist_does_not_disturb_tcp),
         TEST(b08_a_transport_that_is_there_is_returned_again),
         TEST(b08_only_the_first_argument_is_read),
-        TEST(b09_texts_are_copied_before_return),
+        TEST(b09_and_report_k06_texts_are_copied_before_return),
         TEST(b10_the_address_is_cut_and_terminated),
         TEST(b10_an_ipv6_address_has_no_brackets_and_can_be_opened),
         TEST(e12_eight_failures_then_a_good_start),

@@ -22,6 +22,8 @@ static struct {
 } memories[MAXIMUM_MEMORIES];
 static size_t memory_count;
 static const char *running_test = "?";
+static void (*end_function)(void *data);
+static void *end_data;
 
 /* ---- life of a test ---- */
 
@@ -97,6 +99,12 @@ void short_timeouts(void)
     setenv("MC_HANDSHAKE_CONNECT_TIMEOUT", seconds, 1);
 }
 
+void at_test_end(void (*function)(void *data), void *data)
+{
+    end_function = function;
+    end_data = data;
+}
+
 int test_begin(void **state)
 {
     running_test = *state;
@@ -108,6 +116,9 @@ int test_begin(void **state)
 int test_end(void **state)
 {
     (void)state;
+    if (end_function)
+        end_function(end_data);
+    end_function = NULL;
     /* A test that failed may have left transfers to a peer that is stopped: let go of the peers first. */
     targets_kill_all();
     raw_peers_stop_all();

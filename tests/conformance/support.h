@@ -42,6 +42,9 @@ int test_end(void **state);
 #define RUN_TESTS(tests, argc, argv) run_program(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
 int run_program(const struct CMUnitTest *tests, size_t count, int argc, char **argv);
 
+/* Calls function(data) when the running test ends, before anything is taken back, even if it fails: to stop threads. */
+void at_test_end(void (*function)(void *data), void *data);
+
 /* Gives the running test this many seconds from now (more under a sanitizer). The default is 30. */
 void watchdog(unsigned seconds);
 /* 1, or more where the library runs much slower than usual (sanitizers). */

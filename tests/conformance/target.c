@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-enum { MAXIMUM_TARGETS = 32, REPLY_SIZE = 1 << 20, RESTART_PORTS = 4 };
+enum { MAXIMUM_TARGETS = 32, REPLY_SIZE = 1 << 20, RESTART_PORTS = 4, RANGES_FIRST = 18000, RANGES_LAST = 32000 };
 
 static struct target targets[MAXIMUM_TARGETS];
 static size_t target_count;
@@ -102,13 +102,20 @@ static void spawn_process(struct target *target)
 }
 
 /* port 0: any. Otherwise engines are made until one has that control port and another data port than other_than. */
-static void create_engine(struct target *target, int port, int other_than)
+static bool try_create_engine(struct target *target, int port, int other_than)
 {
     const char *reply = target_command(target, "create %s %d %d %d %d", target->host, target->minimum_port,
                                        target->maximum_port, port, other_than);
     if (sscanf(reply, "%127s %d", target->name, &target->port) != 2)
-        fail_msg("the target could not create its engine: %s", reply);
+        return false;
     target->data_port = raw_data_port_of(target->name);
+    return true;
+}
+
+static void create_engine(struct target *target, int port, int other_than)
+{
+    if (!try_create_engine(target, port, other_than))
+        fail_msg("the target could not create its engine");
 }
 
 static struct target *new_target(const char *local_name)
@@ -135,15 +142,17 @@ struct target *target_start(void)
 
 struct target *target_start_restartable(void)
 {
-    static int next_port;
-    if (next_port == 0)
-        next_port = 18000 + (int)(getpid() % 2800) * RESTART_PORTS;
     struct target *target = new_target("127.0.0.1");
-    target->minimum_port = next_port;
-    target->maximum_port = next_port + RESTART_PORTS - 1;
-    next_port += RESTART_PORTS;
-    create_engine(target, 0, 0);
-    return target;
+    for (int attempt = 0;; attempt++) {
+        /* Programs that run at the same time must not choose the same ports. */
+        uint64_t number = ((uint64_t)now_ns() / 1000 + (uint64_t)getpid() * 7919 + (uint64_t)attempt * 104729) %
+                          (RANGES_LAST - RANGES_FIRST);
+        target->minimum_port = RANGES_FIRST + (int)(number / RESTART_PORTS * RESTART_PORTS);
+        target->maximum_port = target->minimum_port + RESTART_PORTS - 1;
+        if (try_create_engine(target, 0, 0))
+            return target;
+        assert_true(attempt < 20);
+    }
 }
 
 static void bury(struct target *target)
