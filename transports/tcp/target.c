@@ -111,8 +111,10 @@ te_status tcp_target_new(struct te_transport *transport, struct tcp_target **tar
     for (size_t i = 0; i < target->loop_count; i++) {
         target->loops[i].options = &transport->options;
         target->loops[i].reactor = engine->reactors[i];
-        target->loops[i].reader = te_registry_reader_new(engine->registry);
         target->loops[i].sweep.fire = sweep;
+    }
+    for (size_t i = 0; i < target->loop_count; i++) {
+        target->loops[i].reader = te_registry_reader_new(engine->registry);
         if (target->loops[i].reader == NULL) {
             status = te_fail(TE_MEMORY, "no memory to serve peers");
             goto free_loops;
