@@ -214,6 +214,7 @@ static void test_refusals(void **state)
         "{\"protocol\":\"tcp\",\"buffers\":5}",
         "{\"protocol\":\"tcp\",\"buffers\":[5]}",
         "{\"protocol\":\"tcp\",\"buffers\":[null]}",
+        TCP_BUFFER("\"addr\":0.5,\"length\":1,\"name\":\"a\""),
         TCP_BUFFER("\"addr\":1,\"length\":1"),
         TCP_BUFFER("\"addr\":1,\"length\":1,\"name\":\"\""),
         TCP_BUFFER("\"length\":1,\"name\":\"a\""),
