@@ -336,6 +336,29 @@ static void contract_quiet_after_cancel_with_a_stopped_peer(void **state)
     }
 }
 
+static void contract_quiet_with_a_very_short_fence(void **state)
+{
+    (void)state;
+    /* The peer is stopped for so short a time that it hardly notices. */
+    setenv("TE_TCP_FENCE_TIMEOUT_MS", "1", 1);
+    struct watched watched = watched_new(WRITE, 100);
+    for (int round = 0; round < 100; round++) {
+        memset(watched.pair.local, 0x11, 100);
+        assert_int_equal(pair_transfer(&watched.pair, WRITE, 100), COMPLETED);
+        target_stop(watched.pair.target);
+        submit(&watched);
+        assert_int_equal(te_cancel_batch(watched.pair.engine, watched.batch), 0);
+        assert_int_equal(finish(watched.pair.engine, watched.batch, 0), CANCELED);
+        overwrite(&watched);
+        target_continue(watched.pair.target);
+        assert_int_equal(pair_transfer(&watched.pair, READ, 1), COMPLETED);
+        assert_bytes(watched.destination, 100, SENTINEL);
+        assert_int_equal(freeBatchID(watched.pair.engine, watched.batch), 0);
+    }
+    overwrite(&watched);
+    assert_quiet(&watched);
+}
+
 static void contract_quiet_after_cancel_in_the_middle(void **state)
 {
     (void)state;
@@ -489,6 +512,7 @@ int main(int argc, char **argv)
         TEST(contract_quiet_when_a_foreign_peer_closes_half_way),
         TEST(contract_quiet_after_a_free_while_busy),
         TEST(contract_quiet_after_cancel_with_a_stopped_peer),
+        TEST(contract_quiet_with_a_very_short_fence),
         TEST(contract_quiet_after_cancel_in_the_middle),
         TEST(contract_quiet_after_a_deadline),
         TEST(contract_quiet_after_destroy_with_a_stopped_peer),
