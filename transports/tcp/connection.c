@@ -33,7 +33,8 @@ enum {
     DRAIN_SECONDS = 5,            /* how long a refused peer may take to close */
 };
 #define TURN_BYTES (UINT64_C(8) << 20) /* moved for one connection before the others have their turn */
-#define STOPPED_NS (20 * TE_NS_PER_MS) /* a gap in which we may have been stopped */
+/* A gap in which we may have been stopped. Well below the shortest time after which peers of this library reset. */
+#define STOPPED_NS (20 * TE_NS_PER_MS)
 
 void connection_close(struct connection *connection)
 {
