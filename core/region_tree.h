@@ -56,6 +56,6 @@ void te_region_edit_undo(struct te_region_edit *edit);
 /* Before the edit is published: those nodes that it made and dropped again, to be freed. */
 struct te_retired *te_region_edit_take_dropped(struct te_region_edit *edit);
 
-void te_retired_free(struct te_retired *list);
+void te_retired_free(struct te_retired *retired);
 
 #endif
