@@ -116,20 +116,17 @@ static void free_text(GString *text)
 static te_status fetch_descriptor(struct te_engine *engine, const char *host, uint16_t port,
                                   struct te_segment_descriptor **descriptor)
 {
-    GBytes *own = te_classic_local_text(engine);
+    struct te_shared_text *own = te_classic_local_text(engine);
     struct call call = {.engine = engine, .type = TE_FRAME_METADATA, .text = "{}\n", .length = 3};
     struct te_frame reply;
     te_status status;
 
-    if (own != NULL && g_bytes_get_size(own) < TE_FRAME_DEFAULT_LIMIT) {
-        gsize size;
-
-        call.text = g_bytes_get_data(own, &size);
-        call.length = size;
+    if (own != NULL && own->length < TE_FRAME_DEFAULT_LIMIT) {
+        call.text = own->bytes;
+        call.length = own->length;
     }
     status = make_call(&call, host, port, true);
-    if (own != NULL)
-        g_bytes_unref(own);
+    te_shared_text_unref(own);
     if (status != TE_OK)
         return status;
     reply = te_frame_decoder_frame(&call.decoder);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/dialect.h"
+#include "core/shared_text.h"
 #include "core/status.h"
 #include "wire/classic/handshake.h"
 
@@ -22,6 +23,6 @@ te_status te_classic_connect_message(struct te_engine *engine, const char *host,
                                      const struct te_handshake *request, struct te_handshake *reply);
 
 /* The local descriptor as JSON text with its line feed, one reference for the caller; NULL while there is none. */
-GBytes *te_classic_local_text(struct te_engine *engine);
+struct te_shared_text *te_classic_local_text(struct te_engine *engine);
 
 #endif

@@ -45,9 +45,9 @@ struct session {
     enum stage stage;
     int64_t end_ns; /* of the stage at the latest */
     struct te_frame_decoder decoder;
-    GString *reply;  /* sent first */
-    GBytes *shared;  /* then this, which other sessions may be sending as well; may be NULL */
-    size_t progress; /* bytes sent, or dropped while lingering */
+    GString *reply;                /* sent first */
+    struct te_shared_text *shared; /* then this, which other sessions may be sending as well; may be NULL */
+    size_t progress;               /* bytes sent, or dropped while lingering */
 };
 
 static void end_session(struct session *session)
@@ -56,8 +56,7 @@ static void end_session(struct session *session)
     te_frame_decoder_clear(&session->decoder);
     if (session->reply != NULL)
         g_string_free(session->reply, TRUE);
-    if (session->shared != NULL)
-        g_bytes_unref(session->shared);
+    te_shared_text_unref(session->shared);
     g_free(session);
 }
 
@@ -110,13 +109,11 @@ static void linger(struct session *session)
 
 static size_t fill_vector(const struct session *session, struct iovec vector[2])
 {
-    const char *parts[2] = {session->reply->str, NULL};
-    gsize sizes[2] = {session->reply->len, 0};
+    const char *parts[2] = {session->reply->str, session->shared != NULL ? session->shared->bytes : NULL};
+    size_t sizes[2] = {session->reply->len, session->shared != NULL ? session->shared->length : 0};
     size_t skip = session->progress;
     size_t count = 0;
 
-    if (session->shared != NULL)
-        parts[1] = g_bytes_get_data(session->shared, &sizes[1]);
     for (size_t i = 0; i < 2; i++) {
         if (skip >= sizes[i]) {
             skip -= sizes[i];
@@ -151,7 +148,8 @@ static void send_reply(struct session *session)
     }
     g_string_free(session->reply, TRUE);
     session->reply = NULL;
-    g_clear_pointer(&session->shared, g_bytes_unref);
+    te_shared_text_unref(session->shared);
+    session->shared = NULL;
     te_control_session_charge(&session->base, 0);
     shutdown(session->base.watch.descriptor, SHUT_WR);
     enter(session, LINGERING);
@@ -192,8 +190,8 @@ static te_status answer_metadata(struct session *session, const struct te_frame 
     json_object_put(ignored);
     session->shared = te_classic_local_text(session->engine);
     if (session->shared == NULL)
-        session->shared = g_bytes_new_static("null\n", 5);
-    append_head(session->reply, TE_FRAME_METADATA, g_bytes_get_size(session->shared));
+        session->shared = te_shared_text_new(g_strdup("null\n"), 5);
+    append_head(session->reply, TE_FRAME_METADATA, session->shared->length);
     return TE_OK;
 }
 
@@ -330,11 +328,12 @@ void te_classic_serve(struct te_engine *engine, int descriptor, const uint8_t *b
         receive(session);
 }
 
-static GBytes *encode_descriptor(const struct te_segment_descriptor *descriptor)
+static struct te_shared_text *encode_descriptor(const struct te_segment_descriptor *descriptor)
 {
     char timestamp[TE_DESCRIPTOR_TIME_BYTES];
     struct timespec now;
     GString *text = g_string_new(NULL);
+    size_t length;
 
     clock_gettime(CLOCK_REALTIME, &now);
     te_descriptor_format_time(timestamp, &now);
@@ -344,10 +343,11 @@ static GBytes *encode_descriptor(const struct te_segment_descriptor *descriptor)
         return NULL;
     }
     te_json_end_line(text);
-    return g_string_free_to_bytes(text);
+    length = text->len;
+    return te_shared_text_new(g_string_free(text, FALSE), length);
 }
 
-GBytes *te_classic_local_text(struct te_engine *engine)
+struct te_shared_text *te_classic_local_text(struct te_engine *engine)
 {
     return te_local_segment_text(engine, &te_classic_dialect, encode_descriptor);
 }

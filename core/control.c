@@ -32,8 +32,10 @@ te_status te_control_session_begin(struct te_engine *engine, struct te_control_s
     struct te_control *control = engine->control;
     te_status status;
 
-    if (control == NULL || control->closing)
-        return te_fail(TE_SOCKET, "the control port is closing");
+    if (control == NULL || control->closing) {
+        te_fail(TE_SOCKET, "the control port is closing");
+        return TE_SOCKET;
+    }
     status = te_reactor_add(control->reactor, &session->watch, events);
     if (status != TE_OK)
         return status;

@@ -1,5 +1,7 @@
 #include "core/local_segment.h"
 
+#include <glib.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@ struct part {
 struct text {
     const struct te_dialect_ops *dialect;
     const struct te_segment_descriptor *of; /* whose text it is */
-    GBytes *bytes;
+    struct te_shared_text *bytes;
 };
 
 struct te_local_segment {
@@ -37,7 +39,8 @@ struct te_local_segment *te_local_segment_new(void)
 static void forget(struct te_local_segment *local)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(local->texts); i++) {
-        g_clear_pointer(&local->texts[i].bytes, g_bytes_unref);
+        te_shared_text_unref(local->texts[i].bytes);
+        local->texts[i].bytes = NULL;
         local->texts[i].of = NULL;
     }
     te_segment_descriptor_unref(local->descriptor);
@@ -148,11 +151,12 @@ struct te_segment_descriptor *te_local_segment_describe(struct te_engine *engine
     return descriptor;
 }
 
-GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
-                              GBytes *(*encode)(const struct te_segment_descriptor *descriptor))
+struct te_shared_text *
+te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
+                      struct te_shared_text *(*encode)(const struct te_segment_descriptor *descriptor))
 {
     struct te_local_segment *local = engine->local;
-    GBytes *bytes = NULL;
+    struct te_shared_text *bytes = NULL;
 
     pthread_mutex_lock(&local->lock);
     refresh(engine, local);
@@ -168,7 +172,7 @@ GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_
             text->of = local->descriptor;
         }
         if (text->bytes != NULL)
-            bytes = g_bytes_ref(text->bytes);
+            bytes = te_shared_text_ref(text->bytes);
         break;
     }
     pthread_mutex_unlock(&local->lock);

@@ -8,9 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <glib.h>
-
 #include "core/segment_descriptor.h"
+#include "core/shared_text.h"
 #include "core/status.h"
 
 struct te_dialect_ops;
@@ -39,7 +38,8 @@ struct te_segment_descriptor *te_local_segment_describe(struct te_engine *engine
 
 /* The current descriptor in the form of a dialect, one reference for the caller; NULL while there is no transport or
  * when encode, which is called only after a change, returns NULL. */
-GBytes *te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
-                              GBytes *(*encode)(const struct te_segment_descriptor *descriptor));
+struct te_shared_text *
+te_local_segment_text(struct te_engine *engine, const struct te_dialect_ops *dialect,
+                      struct te_shared_text *(*encode)(const struct te_segment_descriptor *descriptor));
 
 #endif
