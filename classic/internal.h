@@ -50,7 +50,7 @@ struct route {
 void *classic_attach(void *data, const struct te_segment_view *view);
 void classic_detach(void *data, void *attachment);
 /* The own segment leads to the transport that was just installed. */
-void classic_open_local(struct te_classic *classic);
+te_status classic_open_local(struct te_classic *classic);
 
 /* outcome.c */
 

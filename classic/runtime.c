@@ -81,15 +81,22 @@ static te_status install(struct te_classic *classic, const struct te_transport_o
         return status;
     installed->ops = ops;
     status = te_local_segment_add(engine, ops->name, installed->transport, ops->describe);
-    if (status != TE_OK) {
-        ops->destroy(installed->transport);
-        return status;
-    }
+    if (status != TE_OK)
+        goto destroy_transport;
     atomic_store_explicit(&classic->installed_count, count + 1, memory_order_release);
-    classic_open_local(classic);
+    status = classic_open_local(classic);
+    if (status != TE_OK)
+        goto withdraw_segment;
     te_log(TE_LOG_INFO, "engine %s: transport %s is installed", engine->name, ops->name);
     *handle = installed;
     return engine->store->ops->publish(engine->store);
+
+withdraw_segment:
+    atomic_store_explicit(&classic->installed_count, count, memory_order_release);
+    te_local_segment_withdraw(engine);
+destroy_transport:
+    ops->destroy(installed->transport);
+    return status;
 }
 
 /* Under install_lock. */

@@ -224,9 +224,19 @@ static void submission_done(void *data, bool succeeded)
         te_outgoing_free(data);
 }
 
+/* MC_SLICE_TIMEOUT bounds every transfer that has no earlier deadline. */
+static void limit_time(struct te_classic *classic, struct posting *posting)
+{
+    int64_t limit_seconds = classic->engine->settings.slice_timeout_seconds;
+    int64_t latest_ns = te_now_ns() + limit_seconds * TE_NS_PER_SECOND;
+
+    if (limit_seconds > 0 && (posting->deadline_ns == 0 || posting->deadline_ns > latest_ns))
+        posting->deadline_ns = latest_ns;
+}
+
 /* Owns posting->outgoing if it succeeds. */
 static te_status post(struct te_classic *classic, batch_id_t batch, const struct transfer_request *requests,
-                      size_t count, const struct posting *posting)
+                      size_t count, struct posting *posting)
 {
     struct groups groups = {.classic = classic};
     struct te_reservation reservation;
@@ -234,6 +244,7 @@ static te_status post(struct te_classic *classic, batch_id_t batch, const struct
 
     if (requests == NULL && count > 0)
         return te_fail(TE_INVALID_ARGUMENT, "the list of requests is a null pointer");
+    limit_time(classic, posting);
     status = te_batch_reserve(classic->engine->batches, batch, count, &reservation);
     if (status != TE_OK)
         return status;

@@ -302,14 +302,33 @@ static struct te_batch *evict(struct te_batch_table *table)
     return batch;
 }
 
+/* Under the table's lock. Only few of those that linger keep their event descriptor: its last signal has been sent, and
+ * who freed the batch early does not wait for it for long. */
+static void limit_descriptors(struct te_batch *batch)
+{
+    struct te_batch_table *table = batch->table;
+    struct te_batch **place = &table->with_descriptor[table->next_with_descriptor];
+    struct te_batch *oldest = *place;
+
+    if (atomic_load(&batch->event_fd) < 0)
+        return;
+    *place = batch;
+    table->next_with_descriptor = (table->next_with_descriptor + 1) % TE_LINGERING_DESCRIPTORS;
+    /* A pin may be that of a thread that is about to signal. */
+    if (oldest != NULL && oldest != batch && oldest->lingering && (atomic_load(&oldest->life) & TE_LIFE_PINS) == 0)
+        close_event_fd(oldest);
+}
+
 void te_batch_linger(struct te_batch *batch)
 {
     struct te_batch_table *table = batch->table;
     struct te_batch *evicted;
 
     pthread_mutex_lock(&table->lock);
-    if ((atomic_load(&batch->life) & TE_LIFE_GONE) == 0)
+    if ((atomic_load(&batch->life) & TE_LIFE_GONE) == 0) {
         append_lingering(batch);
+        limit_descriptors(batch);
+    }
     while ((evicted = evict(table)) != NULL) {
         pthread_mutex_unlock(&table->lock);
         te_batch_unpin(evicted);

@@ -54,6 +54,7 @@ static inline size_t te_level_size(unsigned level)
  */
 #define TE_LIFE_RUNNING  UINT64_C(0x00000000ffffffff)
 #define TE_LIFE_PIN      UINT64_C(0x0000000100000000)
+#define TE_LIFE_PINS     UINT64_C(0x00ffffff00000000)
 #define TE_LIFE_RESERVED (UINT64_C(1) << 56)
 #define TE_LIFE_ASKED    (UINT64_C(1) << 57)
 #define TE_LIFE_GONE     (UINT64_C(1) << 58)
@@ -100,6 +101,8 @@ struct te_batch_list {
     struct te_batch *first, *last;
 };
 
+enum { TE_LINGERING_BATCHES = 4096, TE_LINGERING_TASKS = 1024 * 1024, TE_LINGERING_DESCRIPTORS = 16 };
+
 struct te_batch_table {
     const struct te_task_drive_ops *drive_ops; /* or NULL */
     uint32_t number;                           /* among the tables of the process */
@@ -113,10 +116,11 @@ struct te_batch_table {
     struct te_task_chunk *unused_chunks[TE_TASK_LEVELS];
     struct te_batch_list lingering; /* oldest first */
     size_t lingering_count, lingering_tasks;
+    struct te_batch
+        *with_descriptor[TE_LINGERING_DESCRIPTORS]; /* the last ones that began to linger with an event_fd */
+    unsigned next_with_descriptor;
     struct te_waiter *unused_waiters, *all_waiters;
 };
-
-enum { TE_LINGERING_BATCHES = 4096, TE_LINGERING_TASKS = 1024 * 1024 };
 
 /* Lock-free. The slot may be recycled at any moment: look at batch->id again before what was read is used. NULL: no
  * such batch. */

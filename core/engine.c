@@ -138,6 +138,11 @@ te_status te_engine_new(const struct te_engine_options *options, struct te_engin
         goto free_reactors;
     engine->registry = te_registry_new();
     engine->batches = te_batch_table_new(options->drive_ops);
+    if (engine->registry == NULL || engine->batches == NULL) {
+        close(socket);
+        status = te_fail(TE_MEMORY, "no memory for an engine");
+        goto free_tables;
+    }
     engine->peers = te_peer_memory_new();
     engine->local = te_local_segment_new();
     engine->segments = te_segment_table_new(engine, &options->segment_hooks);
@@ -156,6 +161,7 @@ free_parts:
     te_segment_table_free(engine->segments);
     te_local_segment_free(engine->local);
     te_peer_memory_free(engine->peers);
+free_tables:
     te_batch_table_free(engine->batches);
     te_registry_free(engine->registry);
 free_reactors:

@@ -98,11 +98,13 @@ static void replace(char **text, const char *by)
     *text = g_strdup(by);
 }
 
-static void list_buffers(struct te_engine *engine, struct te_segment_descriptor *descriptor, uint64_t *version)
+static te_status list_buffers(struct te_engine *engine, struct te_segment_descriptor *descriptor, uint64_t *version)
 {
-    size_t count;
+    size_t count = 0;
     struct te_region *regions = te_registry_list(engine->registry, &count, version);
 
+    if (regions == NULL)
+        return te_fail(TE_MEMORY, "no memory to list the registered regions");
     descriptor->buffers = g_new0(struct te_segment_buffer, count);
     for (size_t i = 0; i < count; i++) {
         struct te_segment_buffer *buffer = &descriptor->buffers[descriptor->buffer_count];
@@ -116,25 +118,33 @@ static void list_buffers(struct te_engine *engine, struct te_segment_descriptor 
         descriptor->buffer_count++;
     }
     g_free(regions);
+    return TE_OK;
 }
 
-/* Under the lock. */
+/* Under the lock. Without memory for a new descriptor the last one stays. */
 static void refresh(struct te_engine *engine, struct te_local_segment *local)
 {
     struct te_segment_descriptor *descriptor;
+    uint64_t version;
 
     if (local->descriptor != NULL && local->registry_version == te_registry_version(engine->registry))
         return;
-    forget(local);
-    if (local->part_count == 0)
+    if (local->part_count == 0) {
+        forget(local);
         return;
+    }
     descriptor = te_segment_descriptor_new();
     replace(&descriptor->name, engine->name);
     replace(&descriptor->protocol, local->parts[local->part_count - 1].protocol);
     replace(&descriptor->tcp_data_host, engine->host);
-    list_buffers(engine, descriptor, &local->registry_version);
+    if (list_buffers(engine, descriptor, &version) != TE_OK) {
+        te_segment_descriptor_unref(descriptor);
+        return;
+    }
     for (size_t i = 0; i < local->part_count; i++)
         local->parts[i].describe(local->parts[i].transport, descriptor);
+    forget(local);
+    local->registry_version = version;
     local->descriptor = descriptor;
 }
 

@@ -18,6 +18,9 @@ static pthread_mutex_t route_lock = PTHREAD_MUTEX_INITIALIZER;
 static te_log_function route_function;
 static void *route_user_data;
 
+static pthread_mutex_t glib_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool inside_glib;
+
 /* Set while this thread runs the caller's function: what that causes to be logged goes to GLib, not to it again. */
 static _Thread_local bool inside_function;
 
@@ -40,8 +43,8 @@ bool te_log_enabled(enum te_log_level level)
 }
 
 /* GLib's default writer hides INFO and DEBUG unless G_MESSAGES_DEBUG names the domain. Whether a message is wanted has
- * been decided by our own level, so nothing is sent below MESSAGE; PRIORITY tells them apart for the journal. ERROR
- * would abort the process. */
+ * been decided by our own level, so nothing is sent below MESSAGE; PRIORITY tells them apart for the journal. Nothing
+ * is sent above WARNING: CRITICAL and ERROR can be made to abort the process. */
 static void write_to_glib(enum te_log_level level, const char *message)
 {
     static const struct {
@@ -51,7 +54,7 @@ static void write_to_glib(enum te_log_level level, const char *message)
         [TE_LOG_TRACE] = {G_LOG_LEVEL_MESSAGE, "7"},
         [TE_LOG_INFO] = {G_LOG_LEVEL_MESSAGE, "6"},
         [TE_LOG_WARNING] = {G_LOG_LEVEL_WARNING, "4"},
-        [TE_LOG_ERROR] = {G_LOG_LEVEL_CRITICAL, "3"},
+        [TE_LOG_ERROR] = {G_LOG_LEVEL_WARNING, "3"},
     };
     const GLogField fields[] = {
         {"MESSAGE", message, -1},
@@ -59,7 +62,17 @@ static void write_to_glib(enum te_log_level level, const char *message)
         {"GLIB_DOMAIN", "transfer-engine", -1},
     };
 
+    /* GLib's default writer formats the time with functions that are not meant for several threads. A writer of the
+     * application that makes us log again comes back here in the same thread. */
+    if (inside_glib) {
+        g_log_structured_array(levels[level].glib_level, fields, G_N_ELEMENTS(fields));
+        return;
+    }
+    pthread_mutex_lock(&glib_lock);
+    inside_glib = true;
     g_log_structured_array(levels[level].glib_level, fields, G_N_ELEMENTS(fields));
+    inside_glib = false;
+    pthread_mutex_unlock(&glib_lock);
 }
 
 static void write_message(enum te_log_level level, const char *message)

@@ -257,19 +257,15 @@ static int event_fd_at(_Atomic int *place, bool *made)
     return event_fd;
 }
 
-/* What had ended before there was a descriptor to tell it by is told now. */
+/* What had ended in a batch before there was a descriptor to tell it by is told now. */
 int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id)
 {
     struct te_batch *batch;
     int event_fd;
     bool made;
 
-    if (id == 0) {
-        event_fd = event_fd_at(&table->event_fd, &made);
-        if (made && atomic_load(&table->ended) > 0)
-            event_signal(event_fd);
-        return event_fd;
-    }
+    if (id == 0)
+        return event_fd_at(&table->event_fd, &made);
     batch = te_batch_pin(table, id);
     if (batch == NULL)
         return TE_INVALID_ARGUMENT;

@@ -162,7 +162,8 @@ int te_wait_task(transfer_engine_t engine, batch_id_t batch, size_t task, int64_
  * A descriptor for poll, select or epoll that is readable when a task of the engine has ended since it was last read.
  * Reading takes 8 bytes (an eventfd) and never blocks. It belongs to the engine, is the same each time, is closed with
  * it, and must not be closed by the caller. Read first, then query: an end between the two makes it readable again.
- * The first call creates it: what ended before does not count. Does not block.
+ * The first call creates it: what ended before does not count, except that an end whose report is still under way may
+ * make it readable once. Does not block.
  *
  * The descriptor (0 or above); -1 no engine; -302 no descriptor left.
  */

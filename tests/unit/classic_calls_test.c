@@ -101,6 +101,49 @@ static void nothing_is_left_behind(void **state)
     assert_int_equal(count_entries("/proc/self/task"), threads);
 }
 
+/* With room for the control port alone, installing tcp fails and takes the engine with it. */
+static void without_a_free_port_there_is_no_engine(void **state)
+{
+    unsigned descriptors, threads;
+
+    (void)state;
+    te_classic_destroy(create());
+    descriptors = count_entries("/proc/self/fd");
+    threads = count_entries("/proc/self/task");
+    g_setenv("MC_MIN_RPC_PORT", "61234", TRUE);
+    g_setenv("MC_MAX_RPC_PORT", "61234", TRUE);
+    for (int i = 0; i < 8; i++) {
+        assert_null(te_classic_create("P2PHANDSHAKE", "127.0.0.1", NULL, 0, 1));
+        assert_non_null(strstr(te_status_message(), "61234"));
+    }
+    g_unsetenv("MC_MIN_RPC_PORT");
+    g_unsetenv("MC_MAX_RPC_PORT");
+    te_classic_destroy(create());
+    assert_int_equal(count_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+}
+
+static void *create_and_destroy(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 4; i++)
+        te_classic_destroy(create());
+    return NULL;
+}
+
+/* Report P07. */
+static void many_engines_at_once(void **state)
+{
+    enum { THREADS = 16 };
+    pthread_t threads[THREADS];
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, create_and_destroy, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
 static void names_and_ports_are_what_they_say(void **state)
 {
     static const struct {
@@ -518,6 +561,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_arguments_create_nothing),
         cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(without_a_free_port_there_is_no_engine),
+        cmocka_unit_test(many_engines_at_once),
         cmocka_unit_test(names_and_ports_are_what_they_say),
         cmocka_unit_test(transports_are_installed_once),
         cmocka_unit_test(registration_results),

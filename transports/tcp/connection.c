@@ -33,7 +33,8 @@ enum {
     DRAIN_SECONDS = 5,            /* how long a refused peer may take to close */
 };
 #define TURN_BYTES (UINT64_C(8) << 20) /* moved for one connection before the others have their turn */
-#define STOPPED_NS (20 * TE_NS_PER_MS) /* a gap in which we may have been stopped */
+/* A gap in which we may have been stopped. Well below the shortest time after which peers of this library reset. */
+#define STOPPED_NS (20 * TE_NS_PER_MS)
 
 void connection_close(struct connection *connection)
 {
@@ -83,12 +84,15 @@ static void answer_push(struct connection *connection, uint32_t code, bool with_
     answer = answer_at(connection, connection->answer_count++);
     answer->address = address;
     answer->left = length;
+    answer->read = length > 0;
+    connection->reads_unsent += answer->read;
     answer->status_left = with_status ? TE_TCP_STATUS_BYTES : 0;
     te_tcp_status_encode(answer->status, code);
 }
 
 static void answer_pop(struct connection *connection)
 {
+    connection->reads_unsent -= answer_at(connection, 0)->read;
     connection->answer_first = (connection->answer_first + 1) & (connection->answer_capacity - 1);
     if (--connection->answer_count == 0 && connection->answer_capacity > ANSWERS_KEPT) {
         g_free(connection->answers);
@@ -165,7 +169,7 @@ static bool withdraw_answer(struct connection *connection, const char *why)
     te_log_limited(TE_LOG_WARNING, "%s reads memory that %s: refused", connection_peer_text(connection, peer), why);
     if (connection->draining || answer_at(connection, 0)->status_left != TE_TCP_STATUS_BYTES)
         return false;
-    connection->answer_count = 0;
+    connection->answer_count = connection->reads_unsent = 0;
     refuse(connection, true);
     return true;
 }
@@ -280,6 +284,12 @@ static void body_advance(struct connection *connection, uint64_t bytes)
         answer_push(connection, TE_TCP_STATUS_OK, true, 0, 0);
 }
 
+/* A write must not overtake a read: what the read was promised has to be on its way before memory changes. */
+static bool must_wait(const struct connection *connection, const uint8_t *bytes)
+{
+    return connection->reads_unsent > 0 && te_tcp_request_decode(bytes).write;
+}
+
 /* Works off what has been read, as far as there is room for answers. */
 static void take_input(struct connection *connection)
 {
@@ -297,7 +307,8 @@ static void take_input(struct connection *connection)
             }
             first += part;
             body_advance(connection, part);
-        } else if (connection->body_left == 0 && available >= TE_TCP_REQUEST_BYTES) {
+        } else if (connection->body_left == 0 && available >= TE_TCP_REQUEST_BYTES &&
+                   !must_wait(connection, connection->input + first)) {
             first += TE_TCP_REQUEST_BYTES;
             take_request(connection, connection->input + first - TE_TCP_REQUEST_BYTES);
         } else {

@@ -6,8 +6,10 @@
 #include "core/segment_descriptor.h"
 #include "transports/tcp/tcp_private.h"
 
-/* A lane is filled up to here before the next one is used: fewer sockets mean fewer system calls per byte. */
-#define LANE_FILL_BYTES (UINT64_C(1) << 20)
+/* A lane is filled up to here before the next one is used: fewer sockets mean fewer system calls per byte. Within a
+ * host, more connections only help when several threads drive them. */
+#define LANE_FILL_BYTES       (UINT64_C(1) << 20)
+#define LOCAL_LANE_FILL_BYTES (UINT64_C(16) << 20)
 
 static int negotiated_version(const struct te_transport *transport, const struct te_segment_descriptor *descriptor)
 {
@@ -112,13 +114,20 @@ static struct lane *add_lane(struct te_endpoint *endpoint, unsigned seen, unsign
     return lane;
 }
 
+static uint64_t lane_fill(struct te_endpoint *endpoint)
+{
+    if (!endpoint->transport->options.pool)
+        return 1;
+    return atomic_load_explicit(&endpoint->local, memory_order_relaxed) ? LOCAL_LANE_FILL_BYTES : LANE_FILL_BYTES;
+}
+
 /* The first lane that is not full yet; when all are, the one with the least to do, or a new one. NULL: all are being
  * fenced and there is no room for another. */
 static struct lane *choose_lane(struct te_endpoint *endpoint)
 {
     const struct tcp_options *options = &endpoint->transport->options;
     unsigned count = atomic_load_explicit(&endpoint->lane_count, memory_order_acquire);
-    uint64_t fill = options->pool ? LANE_FILL_BYTES : 1;
+    uint64_t fill = lane_fill(endpoint);
     unsigned usable = 0;
     struct lane *best = NULL, *last_resort = NULL;
     uint64_t least = UINT64_MAX;
@@ -152,6 +161,8 @@ static struct lane *choose_lane(struct te_endpoint *endpoint)
 
 void endpoint_submit(struct te_endpoint *endpoint, struct te_slice *slices)
 {
+    uint64_t fill = lane_fill(endpoint);
+
     while (slices != NULL) {
         struct lane *lane = choose_lane(endpoint);
         struct te_slice *last = slices;
@@ -161,8 +172,7 @@ void endpoint_submit(struct te_endpoint *endpoint, struct te_slice *slices)
         if (lane == NULL)
             lane = lane_at(endpoint, 0);
         /* As many as fill the lane, in one go. */
-        while (last->next != NULL && bytes + last->next->length <= LANE_FILL_BYTES &&
-               endpoint->transport->options.pool) {
+        while (last->next != NULL && bytes + last->next->length <= fill) {
             last = last->next;
             bytes += last->length;
         }

@@ -38,7 +38,9 @@ static void lane_connected(struct lane *lane)
     atomic_store_explicit(&lane->open, true, memory_order_relaxed);
     lane->send_blocked = false;
     lane->progress_ns = te_now_ns();
-    socket_prepare(&lane->endpoint->transport->options, lane->watch.descriptor);
+    atomic_store_explicit(&lane->endpoint->local,
+                          socket_prepare(&lane->endpoint->transport->options, lane->watch.descriptor),
+                          memory_order_relaxed);
     lane->acknowledged_base = lane->acknowledged_seen = socket_acknowledged_bytes(lane->watch.descriptor);
 }
 

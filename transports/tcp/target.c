@@ -93,7 +93,8 @@ static void loops_free(struct tcp_target *target)
 {
     for (size_t i = 0; i < target->loop_count; i++) {
         te_reactor_run_wait(target->loops[i].reactor, loop_close, &target->loops[i]);
-        te_registry_reader_free(target->loops[i].reader);
+        if (target->loops[i].reader != NULL)
+            te_registry_reader_free(target->loops[i].reader);
     }
     g_free(target->loops);
 }
@@ -110,8 +111,14 @@ te_status tcp_target_new(struct te_transport *transport, struct tcp_target **tar
     for (size_t i = 0; i < target->loop_count; i++) {
         target->loops[i].options = &transport->options;
         target->loops[i].reactor = engine->reactors[i];
-        target->loops[i].reader = te_registry_reader_new(engine->registry);
         target->loops[i].sweep.fire = sweep;
+    }
+    for (size_t i = 0; i < target->loop_count; i++) {
+        target->loops[i].reader = te_registry_reader_new(engine->registry);
+        if (target->loops[i].reader == NULL) {
+            status = te_fail(TE_MEMORY, "no memory to serve peers");
+            goto free_loops;
+        }
     }
     status = te_listen_any_port((uint16_t)engine->settings.minimum_port, (uint16_t)engine->settings.maximum_port,
                                 LISTEN_BACKLOG, &listening_socket, &target->port);

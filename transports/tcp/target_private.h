@@ -12,6 +12,7 @@ struct answer {
     uint64_t address, left; /* data that follows the status frame */
     uint8_t status[TE_TCP_STATUS_BYTES];
     uint8_t status_left;
+    bool read; /* data follows */
 };
 
 struct service_loop {
@@ -37,6 +38,7 @@ struct connection {
 
     struct answer *answers;
     unsigned answer_first, answer_count, answer_capacity; /* ring */
+    unsigned reads_unsent;                                /* of the answers, those with data */
 
     int64_t checked_ns, progress_ns;
     bool hang_up;   /* the reactor told of the end: read until it is reached */

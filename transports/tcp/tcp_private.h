@@ -152,11 +152,13 @@ struct te_endpoint {
     pthread_mutex_t lanes_lock; /* for adding lanes */
     _Atomic unsigned lane_count;
     struct lane *lanes[LANES_MAX];
+    _Atomic bool local;      /* the peer is on this host, as the last connection showed */
     _Atomic unsigned window; /* requests per lane; small after a rejection, doubles with success */
 };
 
 /* transport.c */
-void socket_prepare(const struct tcp_options *options, int descriptor);
+/* Sets up a connected socket; whether the peer is on this host. */
+bool socket_prepare(const struct tcp_options *options, int descriptor);
 
 /* target.c */
 te_status tcp_target_new(struct te_transport *transport, struct tcp_target **target);

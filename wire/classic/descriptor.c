@@ -234,14 +234,19 @@ static te_status read_both_keys(struct json_object *entry, const struct protocol
     return TE_OK;
 }
 
-/* *wanted is false for an entry that readers leave out. */
+/* *wanted is false for an entry that readers leave out: over TCP also a region at address 0, which a real reader
+ * refuses together with the whole descriptor, although its owner's other regions are as good as ever. */
 static te_status check_peculiarities(struct json_object *entry, const struct protocol *protocol, bool *wanted)
 {
+    struct json_object *address = protocol->buffer_address ? te_json_member(entry, protocol->buffer_address) : NULL;
     int64_t device_id = 0;
     size_t segments = 1;
     te_status status = TE_OK;
 
-    *wanted = true;
+    *wanted = !(strcmp(protocol->name, "tcp") == 0 && json_object_is_type(address, json_type_int) &&
+                json_object_get_uint64(address) == 0 && json_object_get_int64(address) == 0);
+    if (!*wanted)
+        return TE_OK;
     if (protocol->name_of_memory_needed) {
         char *name;
 
