@@ -9,7 +9,6 @@
 #include "te.h"
 #include "transfer_engine_ext.h"
 
-
 static const char *const protocols[] = {"tcp", "rdma", "efa", "ascend"};
 
 static struct json_object *text_or_reason(bool works, const char *reason)
