@@ -75,9 +75,9 @@ static_assert((int)STATUS_WAITING == (int)TE_TASK_WAITING && (int)STATUS_CANCELE
                   (int)STATUS_FAILED == (int)TE_TASK_FAILED,
               "states");
 static_assert((int)OPCODE_READ == (int)TE_OPCODE_READ && (int)OPCODE_WRITE == (int)TE_OPCODE_WRITE, "opcodes");
-static_assert((int)TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_HIGH &&
-                  (int)TE_PRIORITY_MEDIUM == (int)TE_TASK_PRIORITY_MEDIUM &&
-                  (int)TE_PRIORITY_LOW == (int)TE_TASK_PRIORITY_LOW,
+static_assert((int)TE_PRIORITY_HIGH - TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_HIGH &&
+                  (int)TE_PRIORITY_MEDIUM - TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_MEDIUM &&
+                  (int)TE_PRIORITY_LOW - TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_LOW,
               "priorities");
 static_assert((int)TE_LOG_LEVEL_TRACE == (int)TE_LOG_TRACE && (int)TE_LOG_LEVEL_INFO == (int)TE_LOG_INFO &&
                   (int)TE_LOG_LEVEL_WARNING == (int)TE_LOG_WARNING && (int)TE_LOG_LEVEL_ERROR == (int)TE_LOG_ERROR,

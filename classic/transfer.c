@@ -307,7 +307,7 @@ static void read_options(const te_submit_options_t *options, struct posting *pos
     int64_t now_ns = te_now_ns();
 
     if (options->priority != TE_PRIORITY_DEFAULT)
-        posting->priority = (enum te_priority)options->priority;
+        posting->priority = (enum te_priority)(options->priority - TE_PRIORITY_HIGH);
     if (options->deadline_ns != 0 && options->deadline_ns < (uint64_t)(INT64_MAX - now_ns))
         posting->deadline_ns = now_ns + (int64_t)options->deadline_ns;
     if (options->transport_hint != NULL && options->transport_hint[0] != '\0')

@@ -93,12 +93,12 @@ int te_probe(transfer_engine_t engine, const char *name);
 
 /* ---- Submitting ------------------------------------------------------------------------------------------------- */
 
-#define TE_PRIORITY_DEFAULT (-1) /* medium */
-#define TE_PRIORITY_HIGH    0
-#define TE_PRIORITY_MEDIUM  1
-#define TE_PRIORITY_LOW     2
+#define TE_PRIORITY_DEFAULT 0 /* medium */
+#define TE_PRIORITY_HIGH    1
+#define TE_PRIORITY_MEDIUM  2
+#define TE_PRIORITY_LOW     3
 
-/* Options of one submit. All zero but struct_size means high priority, no deadline, any transport. */
+/* Options of one submit. All zero but struct_size means the default priority, no deadline, any transport. */
 typedef struct te_submit_options {
     size_t struct_size;
     int32_t priority;           /* TE_PRIORITY_* */

@@ -156,8 +156,8 @@ static void ext_options_are_checked(void **state)
     te_submit_options_t bad[] = {{.struct_size = 0},
                                  {.struct_size = 1},
                                  {.struct_size = sizeof(te_submit_options_t) - 1},
-                                 {.struct_size = sizeof(te_submit_options_t), .priority = 3},
-                                 {.struct_size = sizeof(te_submit_options_t), .priority = -2},
+                                 {.struct_size = sizeof(te_submit_options_t), .priority = TE_PRIORITY_LOW + 1},
+                                 {.struct_size = sizeof(te_submit_options_t), .priority = -1},
                                  {.struct_size = sizeof(te_submit_options_t), .reserved = 1}};
     for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++)
         assert_int_equal(te_submit(pair.engine, batch, &request, 1, &bad[index]), ERR_INVALID_ARGUMENT);
@@ -194,7 +194,7 @@ static void ext_every_priority_completes(void **state)
     pattern_fill(pair.local, pair.size, 5);
     batch_id_t batch = batch_new(pair.engine, COUNT);
     for (size_t index = 0; index < COUNT; index++) {
-        te_submit_options_t options = {.struct_size = sizeof(options), .priority = (int32_t)(index % 4) - 1};
+        te_submit_options_t options = {.struct_size = sizeof(options), .priority = (int32_t)(index % 4)};
         struct transfer_request request =
             request_of(WRITE, pair.local + index * EACH, pair.segment, pair.remote.there + index * EACH, EACH);
         assert_int_equal(te_submit(pair.engine, batch, &request, 1, &options), 0);

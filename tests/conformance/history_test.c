@@ -117,7 +117,7 @@ static void submit(struct worker *worker, size_t index)
     uint64_t there = atomic_load(&place->there) + worker->number * THREAD_SIZE + index * SLOT_SIZE;
     struct transfer_request request = request_of(slot->opcode, slot->local, place->segment, there, slot->length);
     te_submit_options_t options = {.struct_size = sizeof(options),
-                                   .priority = (int32_t)below(&worker->random, 4) - 1,
+                                   .priority = (int32_t)below(&worker->random, 4),
                                    .deadline_ns = slot->deadline ? 1 + below(&worker->random, 3000000) : 0};
     slot->batch = allocateBatchID(history->engine, 1);
     int result = te_submit(history->engine, slot->batch, &request, 1, &options);

@@ -8,7 +8,7 @@ __attribute__((visibility("default"))) int module_run(void);
 
 int module_run(void)
 {
-    static uint8_t memory[4096];
+    static uint8_t memory[4096], destination[2048];
     int result = -1;
     transfer_engine_t engine = createTransferEngine("P2PHANDSHAKE", "127.0.0.1", "", 0, 1);
     if (!engine)
@@ -17,10 +17,10 @@ int module_run(void)
         goto destroy;
     batch_id_t batch = allocateBatchID(engine, 1);
     struct transfer_request request = {.opcode = OPCODE_READ,
-                                       .source = memory + sizeof(memory) / 2,
+                                       .source = destination,
                                        .target_id = LOCAL_SEGMENT,
                                        .target_offset = (uintptr_t)memory,
-                                       .length = sizeof(memory) / 2};
+                                       .length = sizeof(destination)};
     struct transfer_status status = {.status = STATUS_WAITING};
     if (submitTransfer(engine, batch, &request, 1) != 0)
         goto destroy;

@@ -1,4 +1,5 @@
 /* Server names, and the sockets made from them. */
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,6 +101,17 @@ static void test_resolve(void **state)
     assert_string_not_equal(te_status_message(), "");
 }
 
+static bool host_has_ipv6(void)
+{
+    struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int descriptor = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = descriptor >= 0 && bind(descriptor, (struct sockaddr *)&loopback, sizeof(loopback)) == 0;
+
+    if (descriptor >= 0)
+        close(descriptor);
+    return has;
+}
+
 static void test_listen_and_connect_over_both_families(void **state)
 {
     static const char *const hosts[] = {"127.0.0.1", "::1", "127.0.0.9"};
@@ -115,6 +127,11 @@ static void test_listen_and_connect_over_both_families(void **state)
         int descriptor;
 
         assert_int_equal(te_address_resolve(hosts[i], port, &address, 1, &count), TE_OK);
+        if (strchr(hosts[i], ':') != NULL && !host_has_ipv6()) {
+            /* The IPv4 half of the same socket must do there. */
+            assert_int_equal(te_connect(&address, te_now_ns() + 5 * TE_NS_PER_SECOND, &descriptor), TE_SOCKET);
+            continue;
+        }
         assert_int_equal(te_connect(&address, te_now_ns() + 5 * TE_NS_PER_SECOND, &descriptor), TE_OK);
         assert_true(te_address_is_local(descriptor));
         close(descriptor);

@@ -68,12 +68,21 @@ static void end_requests(struct lane *lane)
     lane->receive_offset = 0;
 }
 
+static bool live_write_on_wire(struct lane *lane)
+{
+    for (unsigned i = 0; i < lane->request_count; i++)
+        if (lane_request(lane, i)->write && lane_request(lane, i)->slice != NULL)
+            return true;
+    return false;
+}
+
 void lane_broken(struct lane *lane, int error)
 {
     if (lane->request_count > 0 && lane->state == LANE_OPEN)
         te_log_limited(TE_LOG_WARNING, "connection to %s broke with %u requests on the wire: %s", lane->endpoint->text,
                        lane->request_count, error == 0 ? "closed by the peer" : strerror(error));
-    lane_close_socket(lane, false);
+    /* Politely, what the kernel still has of a write would go out after the write has failed. */
+    lane_close_socket(lane, live_write_on_wire(lane));
     end_requests(lane);
 }
 
@@ -117,7 +126,7 @@ void lane_rejected(struct lane *lane, uint32_t code)
                    "%s refuses (code %u) to %s %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x",
                    lane->endpoint->text, code, request.write ? "take" : "give", request.length, request.remote_address);
     endpoint_narrow(lane->endpoint);
-    lane_close_socket(lane, false);
+    lane_close_socket(lane, live_write_on_wire(lane));
     if (request.slice != NULL)
         lane_finish(lane, request.slice, request.fenced ? request.result : TE_RESULT_REJECTED, 0);
     recall_requests(lane);
@@ -148,14 +157,6 @@ static void cut(struct lane *lane)
     lane->state = LANE_FENCING;
     atomic_store_explicit(&lane->open, false, memory_order_relaxed);
     atomic_store_explicit(&lane->refuses, true, memory_order_relaxed);
-}
-
-static bool live_write_on_wire(struct lane *lane)
-{
-    for (unsigned i = 0; i < lane->request_count; i++)
-        if (lane_request(lane, i)->write && lane_request(lane, i)->slice != NULL)
-            return true;
-    return false;
 }
 
 static void give_up_read(struct lane *lane, struct request *request, enum te_slice_result result)
