@@ -11,6 +11,7 @@
 #include "core/engine.h"
 #include "core/log.h"
 #include "core/net/acceptor.h"
+#include "core/net/address.h"
 
 #define RECOGNITION_TIMEOUT_NS (5 * TE_NS_PER_SECOND)
 #define MEMORY_MAX_BYTES       ((size_t)256 * 1024 * 1024)
@@ -64,7 +65,7 @@ void te_control_session_end(struct te_control_session *session, bool keep_descri
         session->next->previous = session->previous;
     control->charged -= session->charge;
     if (!keep_descriptor)
-        close(session->watch.descriptor);
+        te_socket_close(session->watch.descriptor, false);
 }
 
 bool te_control_session_charge(struct te_control_session *session, size_t bytes)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/net/address.h"
 #include "core/engine.h"
 
 /* TE_OK when the connection is ready for events. */
@@ -67,7 +68,7 @@ close_descriptor:
 
 void te_exchange_close(struct te_exchange *exchange)
 {
-    close(exchange->descriptor);
+    te_socket_close(exchange->descriptor, false);
     exchange->descriptor = -1;
 }
 

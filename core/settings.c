@@ -484,3 +484,11 @@ char *te_settings_value(const struct te_settings *settings, size_t row, const ch
         return g_strdup("");
     }
 }
+
+bool te_settings_given(const struct te_settings *settings, const char *name)
+{
+    for (size_t row = 0; row < ROWS; row++)
+        if (strcmp(rows[row].name, name) == 0)
+            return settings->sources[row] != TE_FROM_DEFAULT;
+    return false;
+}

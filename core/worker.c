@@ -11,7 +11,7 @@
 #include "core/condition.h"
 #include "core/log.h"
 
-enum { IDLE_SECONDS = 5 };
+enum { IDLE_SECONDS = 1 };
 
 struct job {
     struct job *next;

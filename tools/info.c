@@ -9,7 +9,6 @@
 #include "te.h"
 #include "transfer_engine_ext.h"
 
-extern char **environ;
 
 static const char *const protocols[] = {"tcp", "rdma", "efa", "ascend"};
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/net/address.h"
 
 enum { ACCEPTS_PER_ROUND = 64 };
 
@@ -96,7 +97,7 @@ void te_acceptor_free(struct te_acceptor *acceptor)
     if (acceptor == NULL)
         return;
     te_reactor_run_wait(acceptor->reactor, remove_watch, acceptor);
-    close(acceptor->watch.descriptor);
+    te_socket_close(acceptor->watch.descriptor, false);
     if (acceptor->reserve >= 0)
         close(acceptor->reserve);
     g_free(acceptor);

@@ -35,6 +35,10 @@ void te_address_text(const struct te_address *address, char *text, size_t size);
 /* Whether packets to it stay on this host: loopback, or equal to the socket's own local address. */
 bool te_address_is_local(int connected_socket);
 
+/* Ends a connection or a listening socket for good, also when a forked process holds the descriptor, too: politely, or
+ * rudely with a reset, after which the peer drops what it has not taken yet. */
+void te_socket_close(int descriptor, bool rudely);
+
 /* First address of an interface that is up and running and is not lo (classic specification, section 3.9). */
 te_status te_address_first_interface(bool ipv6, char *host, size_t size);
 

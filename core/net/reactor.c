@@ -256,6 +256,11 @@ void te_reactor_remove(struct te_reactor *reactor, struct te_watch *watch)
     watch->again = false;
 }
 
+void te_reactor_forget(struct te_reactor *reactor, struct te_watch *watch)
+{
+    epoll_ctl(reactor->epoll, EPOLL_CTL_DEL, watch->descriptor, NULL);
+}
+
 void te_reactor_again(struct te_reactor *reactor, struct te_watch *watch)
 {
     if (watch->again)

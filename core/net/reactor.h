@@ -38,6 +38,10 @@ te_status te_reactor_change(struct te_reactor *reactor, struct te_watch *watch, 
 /* In the reactor's thread: no call of ready follows. From another thread use te_reactor_run() to get there. */
 void te_reactor_remove(struct te_reactor *reactor, struct te_watch *watch);
 
+/* Any thread: the descriptor is about to be closed. Closing alone does not do while a forked process holds it, too. A
+ * call of ready may still be under way or follow. */
+void te_reactor_forget(struct te_reactor *reactor, struct te_watch *watch);
+
 /* Reactor's thread: calls ready(watch, 0) in the next round, after others had their turn. */
 void te_reactor_again(struct te_reactor *reactor, struct te_watch *watch);
 /* Reactor's thread: the watch did something; poll for more, and ask this watch first. NULL: ask none first. */

@@ -11,6 +11,22 @@
 #include "core/clock.h"
 #include "core/net/address.h"
 
+void te_socket_close(int descriptor, bool rudely)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    if (rudely) {
+        /* Takes the connection down at once, whoever else holds the descriptor; the other way is for the rest of the
+         * states. */
+        connect(descriptor, &nowhere, sizeof(nowhere));
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    } else {
+        shutdown(descriptor, SHUT_RDWR);
+    }
+    close(descriptor);
+}
+
 /* Waits for events until the deadline; TE_TIMED_OUT or TE_OK. */
 static te_status wait_ready(int descriptor, short events, int64_t deadline_ns)
 {

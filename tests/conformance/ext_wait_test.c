@@ -247,7 +247,7 @@ static void ext_the_event_descriptor_of_the_engine(void **state)
     assert_true(descriptor >= 0);
     assert_int_equal(te_event_fd(pair.engine), descriptor);
     if (is_readable(descriptor, 0))
-        take_events(descriptor); /* the report of that end, which was still under way */
+        take_events(descriptor);              /* the report of that end, which was still under way */
     assert_false(is_readable(descriptor, 0)); /* what ended before does not count */
     batch_id_t batches[BATCHES];
     bool ended[BATCHES] = {false};

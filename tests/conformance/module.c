@@ -17,7 +17,7 @@ int module_run(void)
         goto destroy;
     batch_id_t batch = allocateBatchID(engine, 1);
     struct transfer_request request = {.opcode = OPCODE_READ,
-                                       .source = memory,
+                                       .source = memory + sizeof(memory) / 2,
                                        .target_id = LOCAL_SEGMENT,
                                        .target_offset = (uintptr_t)memory,
                                        .length = sizeof(memory) / 2};

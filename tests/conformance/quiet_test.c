@@ -4,8 +4,8 @@
  * somebody else); then whatever held the transfer up goes on, and the destination must stay as it is, until the peer
  * has worked through everything that lay before it and has destroyed its engine. Callers' behaviour 28, gap 1.
  */
-#include <pthread.h>
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/wait.h>
 
 #include "raw_peer.h"
 #include "support.h"
@@ -336,6 +336,29 @@ static void contract_quiet_after_cancel_with_a_stopped_peer(void **state)
     }
 }
 
+static void contract_quiet_with_a_very_short_fence(void **state)
+{
+    (void)state;
+    /* The peer is stopped for so short a time that it hardly notices. */
+    setenv("TE_TCP_FENCE_TIMEOUT_MS", "100", 1); /* the least that is taken */
+    struct watched watched = watched_new(WRITE, 100);
+    for (int round = 0; round < 20; round++) {
+        memset(watched.pair.local, 0x11, 100);
+        assert_int_equal(pair_transfer(&watched.pair, WRITE, 100), COMPLETED);
+        target_stop(watched.pair.target);
+        submit(&watched);
+        assert_int_equal(te_cancel_batch(watched.pair.engine, watched.batch), 0);
+        assert_int_equal(finish(watched.pair.engine, watched.batch, 0), CANCELED);
+        overwrite(&watched);
+        target_continue(watched.pair.target);
+        assert_int_equal(pair_transfer(&watched.pair, READ, 1), COMPLETED);
+        assert_bytes(watched.destination, 100, SENTINEL);
+        assert_int_equal(freeBatchID(watched.pair.engine, watched.batch), 0);
+    }
+    overwrite(&watched);
+    assert_quiet(&watched);
+}
+
 static void contract_quiet_after_cancel_in_the_middle(void **state)
 {
     (void)state;
@@ -403,6 +426,65 @@ static void contract_quiet_after_destroy_in_the_middle(void **state)
         overwrite(&watched);
         assert_quiet(&watched);
         targets_kill_all();
+    }
+}
+
+static void contract_quiet_although_a_forked_child_holds_copies_of_the_sockets(void **state)
+{
+    (void)state;
+    watchdog(60);
+    FOR_EACH_CASE(opcode, index)
+    {
+        int hold[2];
+        struct watched watched = watched_new(opcode, lengths[index]);
+        assert_int_equal(pair_transfer(&watched.pair, READ, 1), COMPLETED);
+        assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
+        pid_t child = fork();
+        if (child == 0) { /* as the workers of a program do: it does nothing, and has everything */
+            char byte;
+            close(hold[1]);
+            alarm(100);
+            _exit(read(hold[0], &byte, 1) == 0 ? 0 : 1);
+        }
+        assert_true(child > 0);
+        close(hold[0]);
+        target_stop(watched.pair.target);
+        submit(&watched);
+        assert_int_equal(te_cancel_batch(watched.pair.engine, watched.batch), 0);
+        assert_int_equal(finish(watched.pair.engine, watched.batch, 0), CANCELED);
+        overwrite(&watched);
+        target_continue(watched.pair.target);
+        assert_quiet(&watched);
+        forget(&watched);
+        int status;
+        close(hold[1]);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+static void contract_quiet_when_the_peer_is_stopped_at_any_moment(void **state)
+{
+    (void)state;
+    /* The peer may be stopped at any instruction: between looking and taking, too. */
+    watchdog(90);
+    setenv("TE_TCP_FENCE_TIMEOUT_MS", "100", 1);
+    struct watched watched = watched_new(WRITE, LARGE);
+    for (int round = 0; round < 60; round++) {
+        memset(watched.destination, 0, LARGE);
+        memset(watched.pair.local, 0x11, LARGE);
+        submit(&watched);
+        uint8_t *far = watched.destination + (size_t)(round % 16) * (LARGE / 16);
+        AWAIT(peek(far) == 0x11 || is_terminal(task_status(watched.pair.engine, watched.batch, 0)));
+        target_stop(watched.pair.target);
+        assert_int_equal(te_cancel_batch(watched.pair.engine, watched.batch), 0);
+        int status = finish(watched.pair.engine, watched.batch, 0);
+        assert_true(status == CANCELED || status == COMPLETED);
+        assert_int_equal(freeBatchID(watched.pair.engine, watched.batch), 0);
+        overwrite(&watched);
+        target_continue(watched.pair.target);
+        assert_int_equal(pair_transfer(&watched.pair, READ, 1), COMPLETED);
+        assert_bytes(watched.destination, LARGE, SENTINEL);
     }
 }
 
@@ -489,10 +571,13 @@ int main(int argc, char **argv)
         TEST(contract_quiet_when_a_foreign_peer_closes_half_way),
         TEST(contract_quiet_after_a_free_while_busy),
         TEST(contract_quiet_after_cancel_with_a_stopped_peer),
+        TEST(contract_quiet_with_a_very_short_fence),
         TEST(contract_quiet_after_cancel_in_the_middle),
         TEST(contract_quiet_after_a_deadline),
         TEST(contract_quiet_after_destroy_with_a_stopped_peer),
         TEST(contract_quiet_after_destroy_in_the_middle),
+        TEST(contract_quiet_although_a_forked_child_holds_copies_of_the_sockets),
+        TEST(contract_quiet_when_the_peer_is_stopped_at_any_moment),
         TEST(contract_quiet_for_a_queue_of_requests),
         TEST(report_s05_a_write_whose_acknowledgement_is_lost_is_not_repeated),
         TEST(e07_destroy_right_after_other_threads_have_polled),

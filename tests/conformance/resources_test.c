@@ -73,7 +73,7 @@ static void create_use_and_destroy(void *data)
     engine_name(engine, name);
     segment_id_t back = openSegment(pair->engine, name);
     assert_true(back > 0);
-    assert_int_equal(transfer(pair->engine, READ, pair->local, back, (uintptr_t)pair->local, 100), COMPLETED);
+    assert_int_equal(transfer(pair->engine, READ, pair->local + KIB, back, (uintptr_t)pair->local, 100), COMPLETED);
     notify_msg_t message = {.name = "n", .msg = "m"};
     assert_int_equal(genNotifyInEngine(engine, LOCAL_SEGMENT, message), 0); /* never fetched */
     batch_id_t batch = allocateBatchID(engine, 100);                        /* never freed: report T29 */

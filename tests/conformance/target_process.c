@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -247,11 +248,30 @@ static bool obey(char *line)
     return true;
 }
 
+/* Sleeps in poll(): a signal that comes meanwhile is handled at once, under the thread sanitizer too. */
+static bool read_line(char *line, size_t size)
+{
+    size_t length = 0;
+    while (length + 1 < size) {
+        struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+        poll(&input, 1, -1);
+        ssize_t taken = read(STDIN_FILENO, line + length, 1);
+        if (taken < 0 && errno == EINTR)
+            continue;
+        if (taken <= 0)
+            return false;
+        if (line[length++] == '\n')
+            break;
+    }
+    line[length] = '\0';
+    return true;
+}
+
 int main(void)
 {
     char line[4096];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (fgets(line, sizeof(line), stdin) && obey(line))
+    while (read_line(line, sizeof(line)) && obey(line))
         ;
     destroy();
     return 0;

@@ -220,6 +220,18 @@ ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
     return REAL(recvmsg)(descriptor, message, flags);
 }
 
+int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+    FAIL_IF_DUE(FAULT_RECEIVE, ECONNRESET, -1);
+    return REAL(recvmmsg)(descriptor, messages, count, flags, timeout);
+}
+
+int pipe2(int ends[2], int flags)
+{
+    FAIL_IF_DUE(FAULT_OPEN, EMFILE, -1);
+    return REAL(pipe2)(ends, flags);
+}
+
 /* ---- memory ---- */
 
 gpointer g_try_malloc(gsize size)

@@ -502,12 +502,12 @@ static void test_file_takes_both_forms_of_a_name(void **state)
 
     (void)state;
     from_text(&settings, "# comment\nforce_tcp: true\nMC_TCP_LANES_PER_PEER: 2\ntcp_bind_address: \"192.0.2.1\"\n"
-                         "TE_SPIN_US: 7\ntcp_fence_timeout_ms: 9\nmin_prc_port: 16001\n");
+                         "TE_SPIN_US: 7\ntcp_fence_timeout_ms: 900\nmin_prc_port: 16001\n");
     assert_true(settings.force_tcp);
     assert_int_equal(settings.tcp_lanes_per_peer, 2);
     assert_string_equal(settings.tcp_bind_address, "192.0.2.1");
     assert_int_equal(settings.spin_us, 7);
-    assert_int_equal(settings.tcp_fence_timeout_ms, 9);
+    assert_int_equal(settings.tcp_fence_timeout_ms, 900);
     assert_int_equal(settings.minimum_port, 16001);
     te_settings_clear(&settings);
     from_text(&settings, "{\"force_tcp\": false, \"log_level\": \"ERROR\", \"MC_USE_TENT\": 1}");

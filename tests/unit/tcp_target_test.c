@@ -379,6 +379,34 @@ static void test_many_requests_in_pieces(void **state)
     close(descriptor);
 }
 
+/* A read and then a write of the same memory, sent together: the read gets what was there before. */
+static void test_a_write_does_not_overtake_a_read(void **state)
+{
+    struct fixture *fixture = *state;
+    int descriptor = connect_to(fixture);
+    uint8_t *before = malloc(BUFFER_BYTES);
+    uint8_t *stream = calloc(1, 3 * TE_TCP_REQUEST_BYTES + BUFFER_BYTES);
+    struct te_tcp_request request = {.length = BUFFER_BYTES, .address = (uintptr_t)fixture->buffer, .version_2 = true};
+
+    add_region(fixture, fixture->buffer, BUFFER_BYTES, TE_GLOBAL_READ_WRITE);
+    memcpy(before, fixture->buffer, BUFFER_BYTES);
+    te_tcp_request_encode(stream, &request);
+    request.write = true;
+    te_tcp_request_encode(stream + TE_TCP_REQUEST_BYTES, &request);
+    memset(stream + 2 * TE_TCP_REQUEST_BYTES, 0xee, BUFFER_BYTES);
+    /* The start of the body comes along with both requests, the rest behind it. */
+    assert_int_equal(te_send_all(descriptor, stream, 2 * TE_TCP_REQUEST_BYTES + 500, deadline()), TE_OK);
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    expect_bytes(descriptor, before, BUFFER_BYTES);
+    assert_int_equal(te_send_all(descriptor, stream + 2 * TE_TCP_REQUEST_BYTES + 500, BUFFER_BYTES - 500, deadline()),
+                     TE_OK);
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    assert_memory_equal(fixture->buffer, stream + 2 * TE_TCP_REQUEST_BYTES, BUFFER_BYTES);
+    free(stream);
+    free(before);
+    close(descriptor);
+}
+
 static void test_reader_that_does_not_read_disturbs_nobody(void **state)
 {
     struct fixture *fixture = *state;
@@ -424,6 +452,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nothing_lands_after_unregistration, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unmapped_memory_is_an_error_of_the_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_requests_in_pieces, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_write_does_not_overtake_a_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reader_that_does_not_read_disturbs_nobody, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rejection_is_readable_behind_a_large_body, set_up, tear_down),
     };

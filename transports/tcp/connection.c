@@ -5,9 +5,8 @@
  * memory without a copy in between; only the kernel touches the memory, so that an unmapped page is an error and not a
  * signal. Every piece is checked against the registry again, inside an epoch that unregistration waits for.
  *
- * A peer that resets its connection has given its writes up. What it had sent before may still lie in the socket when
- * this process was stopped for a while, so a jump of the clock makes us ask for the state of the connection before the
- * next piece is taken.
+ * A peer that resets its connection has given its writes up. What it had sent before may still lie in the socket, above
+ * all when this process was stopped for a while, so each piece is taken only from a connection that is not reset.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,12 +32,11 @@ enum {
     DRAIN_SECONDS = 5,            /* how long a refused peer may take to close */
 };
 #define TURN_BYTES (UINT64_C(8) << 20) /* moved for one connection before the others have their turn */
-#define STOPPED_NS (20 * TE_NS_PER_MS) /* a gap in which we may have been stopped */
 
 void connection_close(struct connection *connection)
 {
     te_reactor_remove(connection->loop->reactor, &connection->watch);
-    close(connection->watch.descriptor);
+    te_socket_close(connection->watch.descriptor, false);
     *connection->link = connection->next;
     if (connection->next != NULL)
         connection->next->link = connection->link;
@@ -266,6 +264,7 @@ static bool store_bytes(struct connection *connection, const uint8_t *bytes, siz
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return false;
     stored =
+        !socket_is_closed(connection->watch.descriptor) &&
         te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) != NULL &&
         write(ends[1], bytes, size) == (ssize_t)size &&
         read(ends[0], (void *)(uintptr_t)connection->body_address, size) == (ssize_t)size;
@@ -320,14 +319,15 @@ static void take_input(struct connection *connection)
     memmove(connection->input, connection->input + first, connection->input_end);
 }
 
-/* Whether the peer has reset the connection while we may have been stopped. */
-static bool was_reset(struct connection *connection)
+/* A peer that has reset the connection has given its writes up, although what it had sent before may still lie in the
+ * socket. Unlike recvmsg(), recvmmsg() looks for that first, and in the same system call: a process that is stopped and
+ * goes on cannot come in between. */
+static ssize_t receive_unless_reset(int descriptor, struct iovec *parts, size_t count)
 {
-    int64_t now_ns = te_now_ns();
-    int64_t gap_ns = now_ns - connection->checked_ns;
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = parts, .msg_iovlen = count}};
+    int messages = recvmmsg(descriptor, &message, 1, MSG_DONTWAIT, NULL);
 
-    connection->checked_ns = now_ns;
-    return gap_ns >= STOPPED_NS && socket_is_closed(connection->watch.descriptor);
+    return messages == 1 ? (ssize_t)message.msg_len : -1;
 }
 
 enum receive { RECEIVE_MORE, RECEIVE_EMPTY, RECEIVE_FAILED };
@@ -337,7 +337,7 @@ static enum receive receive_some(struct connection *connection, uint64_t *moved)
 {
     struct te_registry_reader *reader = connection->loop->reader;
     struct iovec parts[2];
-    struct msghdr message = {.msg_iov = parts};
+    size_t count = 0;
     uint64_t body = MIN(connection->body_left, connection->loop->options->piece_bytes);
     size_t room = connection->writes ? TE_TCP_REQUEST_BYTES : sizeof(connection->input);
     bool inside = true;
@@ -345,20 +345,18 @@ static enum receive receive_some(struct connection *connection, uint64_t *moved)
     ssize_t received;
     int error;
 
-    if (was_reset(connection))
-        return RECEIVE_FAILED;
     room = body < connection->body_left ? 0 : room - MIN(room, connection->input_end);
     if (body > 0) {
-        parts[message.msg_iovlen].iov_base = (void *)(uintptr_t)connection->body_address;
-        parts[message.msg_iovlen++].iov_len = body;
+        parts[count].iov_base = (void *)(uintptr_t)connection->body_address;
+        parts[count++].iov_len = body;
         inside =
             te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) != NULL;
     }
     if (room > 0) {
-        parts[message.msg_iovlen].iov_base = connection->input + connection->input_end;
-        parts[message.msg_iovlen++].iov_len = room;
+        parts[count].iov_base = connection->input + connection->input_end;
+        parts[count++].iov_len = room;
     }
-    received = inside ? recvmsg(connection->watch.descriptor, &message, MSG_DONTWAIT) : -1;
+    received = inside ? receive_unless_reset(connection->watch.descriptor, parts, count) : -1;
     error = inside ? errno : EFAULT;
     if (body > 0)
         te_registry_leave(reader);
@@ -370,7 +368,7 @@ static enum receive receive_some(struct connection *connection, uint64_t *moved)
         if (stored > 0)
             body_advance(connection, stored);
         *moved += (uint64_t)received;
-        connection->progress_ns = connection->checked_ns;
+        connection->progress_ns = te_now_ns();
         /* A body that came in part may have met memory that is not there: the next call tells. */
         return (uint64_t)received == body + room || stored < body || connection->hang_up ? RECEIVE_MORE : RECEIVE_EMPTY;
     }
@@ -473,7 +471,7 @@ struct connection *connection_new(struct service_loop *loop, int descriptor)
     connection->watch.descriptor = descriptor;
     connection->watch.ready = connection_ready;
     connection->loop = loop;
-    connection->progress_ns = connection->checked_ns = te_now_ns();
+    connection->progress_ns = te_now_ns();
     connection->next = loop->connections;
     connection->link = &loop->connections;
     if (connection->next != NULL)

@@ -25,13 +25,10 @@
 
 void lane_close_socket(struct lane *lane, bool rudely)
 {
-    struct linger reset = {.l_onoff = 1, .l_linger = 0};
-
     if (lane->state == LANE_CLOSED)
         return;
-    if (rudely)
-        setsockopt(lane->watch.descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    close(lane->watch.descriptor);
+    te_reactor_forget(patrol_reactor(lane->patrol), &lane->watch);
+    te_socket_close(lane->watch.descriptor, rudely);
     lane->watch.descriptor = -1;
     lane->state = LANE_CLOSED;
     lane->watched = false;

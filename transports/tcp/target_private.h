@@ -40,7 +40,7 @@ struct connection {
     unsigned answer_first, answer_count, answer_capacity; /* ring */
     unsigned reads_unsent;                                /* of the answers, those with data */
 
-    int64_t checked_ns, progress_ns;
+    int64_t progress_ns;
     bool hang_up;   /* the reactor told of the end: read until it is reached */
     bool ended;     /* the peer sends no more */
     bool draining;  /* refused: answers are sent out, input is thrown away */

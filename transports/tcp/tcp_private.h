@@ -194,9 +194,10 @@ void lane_free(struct lane *lane);
 void lane_submit(struct lane *lane, struct te_slice *slices);
 /* Sets attention (may be 0) and drives the lane unless somebody else does, who then sees the attention. */
 void lane_drive(struct lane *lane, uint32_t attention);
-void lane_poll(void *lane);
-bool lane_claim(void *lane, struct pollfd *descriptor);
-void lane_unclaim(void *lane);
+void lane_poll(void *data);
+bool lane_claim(void *data, struct pollfd *descriptor);
+/* The functions of te_task_drive_ops; data is the lane. */
+void lane_unclaim(void *data);
 /* Owner only. */
 void lane_set_watched(struct lane *lane, bool watched);
 
