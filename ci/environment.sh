@@ -6,6 +6,7 @@ logs=$root/build/logs
 tools=$root/build/tools
 venv=$root/build/peers/venv
 export PATH="$tools/bin:$PATH"
+export CMAKE_GENERATOR=Ninja # also for the projects that tests make; make need not be there
 # clang-format and clang-tidy change their minds from version to version; this is the one the tree is kept with.
 readonly clang_tools_version=14.0.6
 

@@ -72,10 +72,7 @@ struct te_slice {
 
     /* The rest belongs to the transport that holds the slice. */
     struct te_slice *next;
-    uint64_t done_bytes;   /* body bytes moved so far in this attempt */
-    uint64_t stream_start; /* offset of the request in the byte stream of its connection */
     uint32_t stage;
-    void *transport_data;
 };
 
 struct te_submission; /* one submit call; internal to task.c */

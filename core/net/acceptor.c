@@ -10,32 +10,46 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/net/address.h"
 
 enum { ACCEPTS_PER_ROUND = 64 };
+#define RETRY_NS (50 * TE_NS_PER_MS) /* when not even the reserve could be had */
 
 struct te_acceptor {
     struct te_watch watch;
     struct te_reactor *reactor;
+    struct te_timer retry;
     int reserve; /* a descriptor to give up when there are no others, so that a newcomer can be turned away */
     void (*accepted)(void *data, int descriptor);
     void *data;
 };
 
-/* Out of descriptors: without this the connection would stay in the queue and be reported for ever. */
-static void turn_away(struct te_acceptor *acceptor)
+/* Out of descriptors: without this the connection would stay in the queue. False: there was none, which the system
+ * cannot tell without a descriptor at hand. */
+static bool turn_away(struct te_acceptor *acceptor)
 {
     int descriptor;
+    bool taken;
 
-    te_log_limited(TE_LOG_ERROR,
-                   "out of file descriptors: a peer's connection is refused; raise the limit (ulimit -n)");
-    if (acceptor->reserve >= 0)
-        close(acceptor->reserve);
+    if (acceptor->reserve < 0)
+        acceptor->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (acceptor->reserve < 0) {
+        te_reactor_timer_set(acceptor->reactor, &acceptor->retry, te_now_ns() + RETRY_NS);
+        return false;
+    }
+    close(acceptor->reserve);
+
     descriptor = accept4(acceptor->watch.descriptor, NULL, NULL, SOCK_CLOEXEC);
-    if (descriptor >= 0)
+    taken = descriptor >= 0;
+    if (taken) {
+        te_log_limited(TE_LOG_ERROR,
+                       "out of file descriptors: a peer's connection is refused; raise the limit (ulimit -n)");
         close(descriptor);
+    }
     acceptor->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return taken;
 }
 
 static void accept_ready(struct te_watch *watch, uint32_t events)
@@ -54,17 +68,25 @@ static void accept_ready(struct te_watch *watch, uint32_t events)
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            turn_away(acceptor);
+        if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) && !turn_away(acceptor))
+            return;
         /* Anything else concerns the one connection that was taken off the queue. */
     }
     te_reactor_again(acceptor->reactor, watch);
+}
+
+static void try_again(struct te_timer *timer)
+{
+    struct te_acceptor *acceptor = (void *)((char *)timer - offsetof(struct te_acceptor, retry));
+
+    accept_ready(&acceptor->watch, 0);
 }
 
 static void remove_watch(void *data)
 {
     struct te_acceptor *acceptor = data;
 
+    te_reactor_timer_clear(acceptor->reactor, &acceptor->retry);
     te_reactor_remove(acceptor->reactor, &acceptor->watch);
 }
 
@@ -76,6 +98,7 @@ te_status te_acceptor_new(struct te_reactor *reactor, int listening_socket, void
 
     acceptor->watch.descriptor = listening_socket;
     acceptor->watch.ready = accept_ready;
+    acceptor->retry.fire = try_again;
     acceptor->reactor = reactor;
     acceptor->accepted = accepted;
     acceptor->data = data;

@@ -42,6 +42,10 @@ def main():
         if not re.search(rf"\b{function}\b\)?\s*\(", everything):
             problems.append(f"{function} is called by no test")
 
+    compat = (ROOT / "COMPAT.md").read_text()
+    problems += [f"{function} has no row in COMPAT.md" for function in re.findall(r"^TE_(?:CALL\(\w+, |FUNCTION\()(\w+), c[,)]",
+                                                                                calls, re.M) if function not in compat]
+
     for problem in problems:
         print(problem)
     print(f"{len(listed)} tests, {len(functions)} functions, {len(problems)} problems")

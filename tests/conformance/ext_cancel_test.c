@@ -204,6 +204,47 @@ static void ext_every_priority_completes(void **state)
     assert_int_equal(freeBatchID(pair.engine, batch), 0);
 }
 
+static void ext_high_goes_before_low(void **state)
+{
+    (void)state;
+    enum { LOW = 1500, HIGH = 20, EACH = 1024 };
+    setenv("MC_TCP_LANES_PER_PEER", "1", 1);
+    transfer_engine_t engine = engine_new();
+    struct raw_peer *peer = raw_peer_start();
+    segment_id_t segment = engine_open(engine, peer->name);
+    uint8_t *local = memory_new(MIB);
+    te_submit_options_t options = {.struct_size = sizeof(options), .priority = TE_PRIORITY_LOW};
+    struct transfer_request requests[LOW];
+    batch_id_t batch = batch_new(engine, 1 + LOW + HIGH);
+    raw_peer_behave(peer, RAW_STALL_HALF_WAY, 1); /* the connection is full and stays so */
+    struct transfer_request first = request_of(WRITE, local, segment, (uintptr_t)peer->memory, MIB);
+    assert_int_equal(submitTransfer(engine, batch, &first, 1), 0);
+    raw_peer_request(peer, 0, false);
+    for (size_t index = 0; index < LOW; index++)
+        requests[index] = request_of(WRITE, local, segment, (uintptr_t)peer->memory + index, EACH);
+    assert_int_equal(te_submit(engine, batch, requests, LOW, &options), 0);
+    options.priority = TE_PRIORITY_HIGH;
+    for (size_t index = 0; index < HIGH; index++)
+        requests[index].length = EACH / 2; /* to tell them apart */
+    assert_int_equal(te_submit(engine, batch, requests, HIGH, &options), 0);
+    raw_peer_release(peer);
+    assert_int_equal(te_wait_batch(engine, batch, -1), 0);
+    unsigned low_before = 0;
+    unsigned high = 0;
+    for (unsigned index = 1; high < HIGH; index++) {
+        if (raw_peer_request(peer, index, false).length == EACH / 2)
+            high++;
+        else
+            low_before++;
+    }
+    print_message("%u of %d low ones were sent before the last high one\n", low_before, LOW);
+    assert_true(low_before < LOW / 2); /* some were on their way already */
+    assert_int_equal(raw_peer_requests(peer), 1 + LOW + HIGH);
+    for (size_t index = 0; index < 1 + LOW + HIGH; index++)
+        assert_int_equal(task_status(engine, batch, index), COMPLETED);
+    assert_int_equal(freeBatchID(engine, batch), 0);
+}
+
 static void ext_a_deadline_ends_what_stalls_and_nothing_else(void **state)
 {
     (void)state;
@@ -353,6 +394,7 @@ int main(int argc, char **argv)
         TEST(ext_a_canceled_submit_does_not_notify),
         TEST(ext_options_are_checked),
         TEST(ext_every_priority_completes),
+        TEST(ext_high_goes_before_low),
         TEST(ext_a_deadline_ends_what_stalls_and_nothing_else),
         TEST(ext_slice_timeout_makes_it_a_timeout),
         TEST(ext_batch_status_counts),

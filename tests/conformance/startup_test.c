@@ -272,6 +272,17 @@ static void b10_the_address_is_cut_and_terminated(void **state)
     assert_int_equal(getLocalIpAndPort(engine, NULL, 64), ERR_INVALID_ARGUMENT);
 }
 
+/* Where the machine has no IPv6, opening such a name must fail with a reason. */
+static void assert_transfers_over_ipv6(transfer_engine_t from, transfer_engine_t to, const char *opened_as)
+{
+    if (host_has_ipv6()) {
+        assert_transfers(from, to, opened_as);
+        return;
+    }
+    assert_true(openSegment(from, opened_as) < 0);
+    assert_string_not_equal(te_last_error(), "");
+}
+
 static void b10_an_ipv6_address_has_no_brackets_and_can_be_opened(void **state)
 {
     (void)state;
@@ -282,8 +293,8 @@ static void b10_an_ipv6_address_has_no_brackets_and_can_be_opened(void **state)
     engine_name(engine, name);
     assert_int_equal(strncmp(name, "::1:", 4), 0);
     snprintf(bracketed, sizeof(bracketed), "[::1]:%d", te_port(engine));
-    assert_transfers(engine_new_named("[::1]:0"), engine, bracketed);
-    assert_transfers(engine_new_named("::1"), engine, name);
+    assert_transfers_over_ipv6(engine_new_named("[::1]:0"), engine, bracketed);
+    assert_transfers_over_ipv6(engine_new_named("::1"), engine, name);
 }
 
 /* Takes two ports next to each other and makes them the range of engines. */
@@ -384,7 +395,7 @@ static void report_m17_ipv6_names_round_trip(void **state)
         char name[NAME_SIZE];
         transfer_engine_t engine = engine_new_named(names[index]);
         engine_name(engine, name);
-        assert_transfers(engine_new_named("::1"), engine, name);
+        assert_transfers_over_ipv6(engine_new_named("::1"), engine, name);
         assert_int_equal(openSegment(engine, name), 0);
     }
 }

@@ -297,15 +297,21 @@ static void contract_announced_lengths_cost_no_memory(void **state)
 static void contract_ten_thousand_connections(void **state)
 {
     (void)state;
+    enum { COUNT = 10000, ROOM = 500 };
+    static int connections[COUNT];
     struct rlimit limit;
     watchdog(60);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < COUNT + ROOM) { /* root may */
+        limit.rlim_max = COUNT + ROOM;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
     struct pair pair = pair_new(SIZE); /* raises the limit to the hard one, the target's as well */
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    size_t count = limit.rlim_cur > 10500 ? 10000 : (size_t)limit.rlim_cur - 500;
+    if (limit.rlim_cur < COUNT + ROOM)
+        fail_msg("this test needs %d open files: raise the hard limit (ulimit -Hn)", COUNT + ROOM);
     int data_port = raw_data_port_of(pair.target->name);
-    int *connections = calloc(count, sizeof(*connections));
-    assert_non_null(connections);
-    for (size_t index = 0; index < count; index++) {
+    for (size_t index = 0; index < COUNT; index++) {
         if (index % 4 == 0)
             connections[index] = raw_connect_name(pair.target->name);
         else
@@ -314,12 +320,63 @@ static void contract_ten_thousand_connections(void **state)
         if (index % 1000 == 999)
             assert_serves(&pair);
     }
-    print_message("%zu connections\n", count);
     assert_serves(&pair);
-    for (size_t index = 0; index < count; index++)
+    for (size_t index = 0; index < COUNT; index++)
         close(connections[index]);
     assert_serves(&pair);
-    free(connections);
+}
+
+static void contract_valid_frames_in_the_wrong_order(void **state)
+{
+    (void)state;
+    struct pair pair = pair_new(SIZE);
+    const char *name = pair.target->name;
+    size_t length;
+    uint8_t header[RAW_HEADER_SIZE];
+    /* A connection request before anybody has asked for the descriptor, and again. */
+    for (int round = 0; round < 2; round++) {
+        char *reply = raw_call(name, RAW_CONNECTION, "{\"qp_num\":[],\"ready_ack\":true}");
+        assert_non_null(reply);
+        free(reply);
+    }
+    /* Two frames in one go: one request per connection, so one answer. */
+    int descriptor = raw_connect_name(name);
+    assert_true(raw_send_frame(descriptor, RAW_PROBE, "{}", 2));
+    assert_true(raw_send_frame(descriptor, RAW_METADATA, "{}", 2));
+    char *first = raw_receive_frame(descriptor, &length);
+    assert_non_null(first);
+    assert_int_equal(first[0], RAW_PROBE);
+    free(first);
+    assert_closes(descriptor);
+    /* An answer instead of a request. */
+    descriptor = raw_connect_name(name);
+    assert_true(raw_send_frame(descriptor, RAW_NOTIFY, "{\"name\":\"\",\"notify_msg\":\"success\"}\n", 37));
+    free(raw_receive_frame(descriptor, &length));
+    close(descriptor);
+    /* Each protocol on the other's port. */
+    memset(pair.remote.here, 0x5a, SIZE);
+    raw_request(header, RAW_WRITE_V2, pair.remote.there, 16);
+    assert_closes(say(name, header, sizeof(header)));
+    descriptor = raw_connect_data(name);
+    assert_true(raw_send_frame(descriptor, RAW_METADATA, "{\"padding\":\"padding\"}", 21));
+    assert_true(raw_at_end(descriptor));
+    close(descriptor);
+    /* A status frame instead of a request. */
+    uint64_t status[3] = {RAW_STATUS_OK, RAW_STATUS_OK, RAW_STATUS_OK};
+    descriptor = raw_connect_data(name);
+    assert_true(raw_send(descriptor, status, sizeof(status)));
+    assert_true(raw_at_end(descriptor));
+    close(descriptor);
+    assert_bytes(pair.remote.here, SIZE, 0x5a);
+    assert_serves(&pair);
+    /* Requests to an engine that has no transport yet. */
+    char bare_name[NAME_SIZE];
+    transfer_engine_t bare = engine_try_new("P2PHANDSHAKE", "127.0.0.1", 0);
+    engine_name(bare, bare_name);
+    for (uint8_t type = 0; type < 4; type++)
+        free(raw_call(bare_name, type, "{}"));
+    assert_non_null(installTransport(bare, "tcp", NULL));
+    assert_works(bare);
 }
 
 /* ---- data port ---- */
@@ -530,6 +587,7 @@ int main(int argc, char **argv)
         TEST(contract_noise_on_both_ports),
         TEST(contract_announced_lengths_cost_no_memory),
         TEST(contract_ten_thousand_connections),
+        TEST(contract_valid_frames_in_the_wrong_order),
         TEST(report_c01_only_registered_ranges_are_served),
         TEST(contract_requests_of_both_versions_in_one_go),
         TEST(contract_a_rejection_arrives_although_the_body_is_on_its_way),

@@ -2,10 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "raw_peer.h"
@@ -390,6 +392,16 @@ void assert_works(transfer_engine_t engine)
     char name[NAME_SIZE];
     engine_name(engine, name);
     assert_transfers(engine_new(), engine, name);
+}
+
+bool host_has_ipv6(void)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int descriptor = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = descriptor >= 0 && bind(descriptor, (struct sockaddr *)&address, sizeof(address)) == 0;
+    if (descriptor >= 0)
+        close(descriptor);
+    return has;
 }
 
 /* ---- this process ---- */

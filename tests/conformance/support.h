@@ -113,6 +113,9 @@ void assert_transfers(transfer_engine_t from, transfer_engine_t to, const char *
 /* The engine serves a new one. */
 void assert_works(transfer_engine_t engine);
 
+/* Whether ::1 can be bound. */
+bool host_has_ipv6(void);
+
 /* ---- this process ---- */
 
 size_t open_descriptors(void);

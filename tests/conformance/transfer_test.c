@@ -352,6 +352,26 @@ static void b29_a_dead_peer_ends_its_tasks_as_failed(void **state)
     assert_int_equal(pair_transfer(&pair, WRITE, KIB), FAILED); /* submit still takes it; the task tells */
 }
 
+static void b29_a_stopped_peer_ends_them_well_within_30_seconds_by_default(void **state)
+{
+    (void)state;
+    watchdog(60);
+    struct pair pair = pair_new(MIB); /* the time-outs nobody has changed */
+    assert_int_equal(pair_transfer(&pair, WRITE, KIB), COMPLETED);
+    target_stop(pair.target);
+    struct transfer_request requests[4];
+    batch_id_t batch = batch_new(pair.engine, 4);
+    for (size_t index = 0; index < 4; index++)
+        requests[index] = request_of((int)(index % 2), pair.local + index * 256 * KIB, pair.segment,
+                                     pair.remote.there + index * 256 * KIB, index < 2 ? KIB : 256 * KIB);
+    int64_t start = now_ns();
+    assert_int_equal(submitTransfer(pair.engine, batch, requests, 4), 0);
+    for (size_t index = 0; index < 4; index++)
+        assert_int_equal(finish(pair.engine, batch, index), FAILED);
+    assert_true(now_ns() - start < INT64_C(25000000000));
+    assert_int_equal(freeBatchID(pair.engine, batch), 0);
+}
+
 static void b30_zero_length_completes(void **state)
 {
     (void)state;
@@ -483,7 +503,62 @@ static void *transfer_own_part(void *data)
     return NULL;
 }
 
-static void b33_any_function_from_any_thread(void **state)
+static void *call_everything(void *data)
+{
+    struct worker *worker = data;
+    struct pair *pair = worker->pair;
+    uint8_t *own = pair->local + worker->number * worker->part;
+    for (size_t round = 0; round < worker->rounds && worker->bad == 0; round++) {
+        char name[NAME_SIZE];
+        char text[256];
+        size_t count = 0;
+        uint64_t address;
+        int notifications;
+        notify_msg_t message = {.name = "n", .msg = "m"};
+        te_batch_status_t whole = {.struct_size = sizeof(whole)};
+        batch_id_t batch = allocateBatchID(pair->engine, 2);
+        struct transfer_request request =
+            request_of((int)(round % 2), own, pair->segment, pair->remote.there + worker->number * worker->part, 100);
+        worker->bad += registerLocalMemory(pair->engine, own, worker->part, "*", 1) != 0;
+        worker->bad += submitTransfer(pair->engine, batch, &request, 1) != 0;
+        worker->bad += openSegment(pair->engine, pair->target->name) != pair->segment;
+        worker->bad += openSegmentNoCache(pair->engine, pair->target->name) != pair->segment;
+        worker->bad += closeSegment(pair->engine, pair->segment) != 0;
+        worker->bad += syncSegmentCache(pair->engine) != 0;
+        worker->bad += getLocalIpAndPort(pair->engine, name, sizeof(name)) != 0;
+        worker->bad += showLinks(pair->engine, text, sizeof(text), 1) != 0;
+        worker->bad += te_probe(pair->engine, pair->target->name) != 0;
+        worker->bad += te_first_buffer_address(pair->engine, pair->target->name, &address) != 0;
+        worker->bad += te_remote_buffers(pair->engine, pair->segment, NULL, &count) != 0;
+        worker->bad += genNotifyInEngine(pair->engine, LOCAL_SEGMENT, message) != 0;
+        notify_msg_t *arrived = getNotifsFromEngine(pair->engine, &notifications);
+        freeNotifsMsgBuf(arrived, notifications);
+        worker->bad += te_event_fd(pair->engine) < 0;
+        worker->bad += te_batch_event_fd(pair->engine, batch) < 0;
+        worker->bad += te_cancel_task(pair->engine, batch, 0) != 0;
+        worker->bad += te_wait_batch(pair->engine, batch, -1) != 0;
+        worker->bad += te_batch_status(pair->engine, batch, &whole) != 0 || whole.tasks != 1 || whole.waiting != 0;
+        worker->bad += freeBatchID(pair->engine, batch) != 0;
+        worker->bad += unregisterLocalMemory(pair->engine, own) != 0;
+    }
+    return NULL;
+}
+
+static void b33_every_function_from_many_threads(void **state)
+{
+    (void)state;
+    enum { THREADS = 6, PART = 4096 };
+    watchdog(60);
+    struct pair pair = pair_new(THREADS * PART);
+    struct worker workers[THREADS];
+    for (size_t index = 0; index < THREADS; index++)
+        workers[index] = (struct worker){.pair = &pair, .number = index, .rounds = 40, .part = PART};
+    run_threads(THREADS, call_everything, workers, sizeof(workers[0]));
+    for (size_t index = 0; index < THREADS; index++)
+        assert_int_equal(workers[index].bad, 0);
+}
+
+static void b33_transfers_from_many_threads(void **state)
 {
     (void)state;
     enum { THREADS = 8, PART = 40000 };
@@ -668,11 +743,13 @@ int main(int argc, char **argv)
         TEST(b27_completed_means_visible),
         TEST(b27_nothing_beyond_the_range_is_touched),
         TEST(b29_a_dead_peer_ends_its_tasks_as_failed),
+        TEST(b29_a_stopped_peer_ends_them_well_within_30_seconds_by_default),
         TEST(b30_zero_length_completes),
         TEST(b30_repeated_and_overlapping_targets_are_legal),
         TEST(b31_ids_are_opaque_and_stale_ones_are_errors),
         TEST(b32_transferred_bytes_is_the_length),
-        TEST(b33_any_function_from_any_thread),
+        TEST(b33_transfers_from_many_threads),
+        TEST(b33_every_function_from_many_threads),
         TEST(b33_one_batch_from_several_threads),
         TEST(e13_4096_entries_in_one_submit),
         TEST(e14_one_core_and_eight_busy_pollers),

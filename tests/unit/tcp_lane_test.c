@@ -450,6 +450,29 @@ static void test_peer_closes_instead_of_answering(void **state)
     }
 }
 
+/* Nobody can tell whether it was stored: it must not be sent again, whatever the kernel knows of acknowledgements. */
+static void test_a_write_is_not_repeated_after_a_reset(void **state)
+{
+    struct fixture *fixture = *state;
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    uint8_t body[64];
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (int round = 0; round < 5; round++) {
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = sizeof(body)};
+        uint64_t id = submit(fixture, &transfer, 1);
+        int peer = accept_peer(fixture);
+
+        take_request(peer);
+        assert_int_equal(te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS), TE_OK);
+        setsockopt(peer, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(peer);
+        wait_for(fixture, id);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_BROKEN);
+    }
+}
+
 static void test_peer_closes_within_the_data(void **state)
 {
     struct fixture *fixture = *state;
@@ -808,6 +831,7 @@ int main(void)
         LANE_TEST(test_progress_without_the_caller),
         LANE_TEST(test_nobody_listens),
         LANE_TEST(test_peer_closes_instead_of_answering),
+        LANE_TEST(test_a_write_is_not_repeated_after_a_reset),
         LANE_TEST(test_peer_closes_within_the_data),
         LANE_TEST(test_answers_that_are_none),
         LANE_TEST(test_other_status_codes_are_refusals),

@@ -27,6 +27,7 @@ enum {
     ANSWERS_MAX = 256, /* answers waiting to be sent; more requests are not read until there is room */
     ANSWERS_KEPT = 8,  /* capacity that an idle connection keeps */
     DISCARDS_PER_TURN = 16,
+    CALLS_PER_TURN = 256, /* made for one connection before the others have their turn, however little each moves */
     PARTIAL_REQUEST_SECONDS = 30, /* how long the rest of a request header may take */
     STALLED_BODY_SECONDS = 120,   /* how long a body or an answer may make no progress */
     DRAIN_SECONDS = 5,            /* how long a refused peer may take to close */
@@ -411,7 +412,7 @@ static bool serve(struct connection *connection, uint64_t *moved)
 {
     enum receive received = RECEIVE_MORE;
 
-    for (;;) {
+    for (unsigned calls = 0;; calls++) {
         enum flush flush;
 
         take_input(connection);
@@ -428,7 +429,7 @@ static bool serve(struct connection *connection, uint64_t *moved)
             return false;
         if (received == RECEIVE_EMPTY)
             return true;
-        if (*moved >= TURN_BYTES) {
+        if (*moved >= TURN_BYTES || calls >= CALLS_PER_TURN) {
             te_reactor_again(connection->loop->reactor, &connection->watch);
             return true;
         }

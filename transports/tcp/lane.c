@@ -17,6 +17,7 @@ enum {
     YIELD_EVERY = 4, /* fruitless polls in a row until the processor is offered to others */
 };
 #define POLLED_NS      (100 * TE_NS_PER_MS / 1000) /* after a poll, this long, more are expected */
+#define IDLE_NS        TE_NS_PER_MS                /* unused for so long, a connection is looked at before it is used */
 #define EMPTY_PAUSE_NS 400                         /* a lane found empty is not asked again for so long */
 
 /* Watching */
@@ -41,7 +42,7 @@ static void lane_connected(struct lane *lane)
     atomic_store_explicit(&lane->endpoint->local,
                           socket_prepare(&lane->endpoint->transport->options, lane->watch.descriptor),
                           memory_order_relaxed);
-    lane->acknowledged_base = lane->acknowledged_seen = socket_acknowledged_bytes(lane->watch.descriptor);
+    lane->acknowledged_seen = socket_acknowledged_bytes(lane->watch.descriptor);
 }
 
 static void lane_connect(struct lane *lane)
@@ -62,7 +63,6 @@ static void lane_connect(struct lane *lane)
     lane->state = LANE_CONNECTING;
     lane->protocol_version = endpoint->protocol_version;
     lane->watched = true;
-    lane->sent_bytes = 0;
     lane->connect_due_ns = te_now_ns() + endpoint->transport->options.connect_ns;
     if ((error != 0 && error != EINPROGRESS) ||
         te_reactor_add(patrol_reactor(lane->patrol), &lane->watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP) != TE_OK) {
@@ -145,6 +145,9 @@ static bool lane_work(struct lane *lane, uint32_t attention)
         attend(lane, attention);
     if (lane->state == LANE_FENCING && lane->waiting_count > 0)
         pass_on_waiting(lane);
+    if (lane->state == LANE_OPEN && lane->request_count == 0 && lane->waiting_count > 0 &&
+        te_now_ns() - lane->progress_ns > IDLE_NS)
+        lane_check_idle(lane); /* a peer that went meanwhile must not cost a write */
     if (lane->state == LANE_CLOSED && lane->waiting_count > 0)
         lane_connect(lane);
     if (lane->state == LANE_CONNECTING)

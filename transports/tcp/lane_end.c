@@ -20,7 +20,6 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "transports/tcp/socket_state.h"
 #include "transports/tcp/tcp_private.h"
 
 void lane_close_socket(struct lane *lane, bool rudely)
@@ -41,29 +40,20 @@ void lane_close_socket(struct lane *lane, bool rudely)
     atomic_store_explicit(&lane->burdened, false, memory_order_relaxed);
 }
 
-/* Bytes of the connection that certainly reached the peer's host. */
-static uint64_t acknowledged_bytes(const struct lane *lane)
-{
-    uint64_t bytes = lane->state == LANE_CLOSED ? UINT64_MAX : socket_acknowledged_bytes(lane->watch.descriptor);
-
-    return bytes == UINT64_MAX || lane->acknowledged_base == UINT64_MAX ? UINT64_MAX : bytes - lane->acknowledged_base;
-}
-
-/* A read may be tried again; so may a write of which the peer's host never got a byte. answered: bytes of the answer
- * had come. A version-1 peer refuses by closing, so there the first request is not tried again. */
+/* A read may be tried again; a write not, since nobody can tell whether the peer has stored it: what its host has
+ * acknowledged says less than what it has taken. answered: bytes of the answer had come. A version-1 peer refuses by
+ * closing, so there the first request is not tried again. */
 static enum te_slice_result result_after_break(const struct lane *lane, const struct request *request, bool first,
-                                               bool answered, uint64_t acknowledged)
+                                               bool answered)
 {
     if (request->fenced)
         return request->result;
-    if (acknowledged <= request->stream_start)
-        return TE_RESULT_NOT_SENT;
     if (request->write || (first && (answered || lane->protocol_version == 1)))
         return TE_RESULT_BROKEN;
     return TE_RESULT_NOT_SENT;
 }
 
-static void end_requests(struct lane *lane, uint64_t acknowledged)
+static void end_requests(struct lane *lane)
 {
     bool answered = lane->receive_offset > 0;
 
@@ -71,8 +61,7 @@ static void end_requests(struct lane *lane, uint64_t acknowledged)
         struct request request = lane_pop_request(lane);
 
         if (request.slice != NULL)
-            lane_finish(lane, request.slice, result_after_break(lane, &request, first, first && answered, acknowledged),
-                        0);
+            lane_finish(lane, request.slice, result_after_break(lane, &request, first, first && answered), 0);
     }
     lane->send_index = 0;
     lane->send_offset = 0;
@@ -81,13 +70,11 @@ static void end_requests(struct lane *lane, uint64_t acknowledged)
 
 void lane_broken(struct lane *lane, int error)
 {
-    uint64_t acknowledged = acknowledged_bytes(lane);
-
     if (lane->request_count > 0 && lane->state == LANE_OPEN)
         te_log_limited(TE_LOG_WARNING, "connection to %s broke with %u requests on the wire: %s", lane->endpoint->text,
                        lane->request_count, error == 0 ? "closed by the peer" : strerror(error));
     lane_close_socket(lane, false);
-    end_requests(lane, acknowledged);
+    end_requests(lane);
 }
 
 void lane_garbled(struct lane *lane)
@@ -100,7 +87,7 @@ void lane_garbled(struct lane *lane)
     request = lane_pop_request(lane);
     if (request.slice != NULL)
         lane_finish(lane, request.slice, request.fenced ? request.result : TE_RESULT_BROKEN, 0);
-    end_requests(lane, UINT64_MAX);
+    end_requests(lane);
 }
 
 /* Takes what is on the wire back to the waiting ones, in order; the ones that were given up end. */

@@ -136,7 +136,7 @@ static void account_received(struct lane *lane, const struct incoming *incoming,
 }
 
 /* Nothing is expected: whatever comes is the end. */
-static void check_idle(struct lane *lane)
+void lane_check_idle(struct lane *lane)
 {
     ssize_t received = recv(lane->watch.descriptor, sink, 1, MSG_DONTWAIT | MSG_PEEK);
 
@@ -167,10 +167,12 @@ bool lane_receive(struct lane *lane)
     bool alone = false;
 
     if (lane->request_count == 0) {
-        check_idle(lane);
+        lane_check_idle(lane);
         return false;
     }
-    while ((lane->state == LANE_OPEN || lane->state == LANE_FENCING) && lane->request_count > 0) {
+    for (unsigned calls = 0;
+         (lane->state == LANE_OPEN || lane->state == LANE_FENCING) && lane->request_count > 0 && calls < CALLS_MAX;
+         calls++) {
         struct incoming incoming;
         struct msghdr message = {.msg_iov = incoming.parts};
         ssize_t received;

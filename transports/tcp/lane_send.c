@@ -83,16 +83,12 @@ static void gather(struct lane *lane, struct outgoing *outgoing)
         add_request(outgoing, lane, lane_request(lane, lane->send_index), lane->send_offset);
     while (may_add(lane, outgoing)) {
         lane_push_request(lane, lane_pop_waiting(lane));
-        struct request *request = lane_request(lane, lane->request_count - 1);
-
-        request->stream_start = lane->sent_bytes + outgoing->total;
-        add_request(outgoing, lane, request, 0);
+        add_request(outgoing, lane, lane_request(lane, lane->request_count - 1), 0);
     }
 }
 
 static void account_sent(struct lane *lane, uint64_t sent)
 {
-    lane->sent_bytes += sent;
     while (sent > 0) {
         const struct request *request = lane_request(lane, lane->send_index);
         uint64_t left = request_bytes(lane, request) - lane->send_offset;
@@ -160,7 +156,7 @@ bool lane_send(struct lane *lane)
 {
     bool moved = false;
 
-    while (lane->state == LANE_OPEN) {
+    for (unsigned calls = 0; lane->state == LANE_OPEN && calls < CALLS_MAX; calls++) {
         struct outgoing outgoing;
         struct msghdr message = {.msg_iov = outgoing.parts};
         ssize_t sent;

@@ -35,6 +35,7 @@
 enum {
     LANES_MAX = 16,        /* slots of an endpoint; those beyond the setting are used while others are being fenced */
     WINDOW_REQUESTS = 256, /* requests on the wire per lane */
+    CALLS_MAX = 256,       /* of sendmsg or recvmsg in one go: a calling thread is not to be held by its peer */
     VECTOR_MAX = 64,       /* parts of one sendmsg or recvmsg */
 };
 #define WINDOW_BYTES        (UINT64_C(16) << 20) /* bodies on the wire per lane; one larger body is let through alone */
@@ -76,7 +77,6 @@ struct te_transport {
 struct request {
     struct te_slice *slice;
     uint64_t local_address, remote_address, length;
-    uint64_t stream_start; /* offset of its first byte in what the connection has sent */
     bool write;
     bool fenced; /* given up; ends with result once the connection is seen through */
     enum te_slice_result result;
@@ -131,12 +131,10 @@ struct lane {
     unsigned turn;            /* for the weights of the priorities */
     struct request *requests; /* ring; capacity a power of two */
     unsigned request_capacity, request_first, request_count;
-    unsigned send_index;        /* how many requests of the ring are sent whole */
-    uint64_t send_offset;       /* into the next one */
-    uint64_t receive_offset;    /* into the answer to the first one */
-    uint64_t wire_bytes;        /* bodies of the requests in the ring */
-    uint64_t sent_bytes;        /* on this connection */
-    uint64_t acknowledged_base; /* what the kernel counts as acknowledged on a fresh connection */
+    unsigned send_index;     /* how many requests of the ring are sent whole */
+    uint64_t send_offset;    /* into the next one */
+    uint64_t receive_offset; /* into the answer to the first one */
+    uint64_t wire_bytes;     /* bodies of the requests in the ring */
     uint64_t acknowledged_seen;
     uint8_t status[TE_TCP_STATUS_BYTES];
     int64_t progress_ns, connect_due_ns, fence_due_ns, earliest_deadline_ns;
@@ -253,6 +251,8 @@ void lane_connect_failed(struct lane *lane, int error);
 /* lane_send.c, lane_receive.c: owner only, state open (receive: or fencing). True if bytes moved. */
 bool lane_send(struct lane *lane);
 bool lane_receive(struct lane *lane);
+/* Nothing is on the wire: closes the lane if the peer has. */
+void lane_check_idle(struct lane *lane);
 
 /* patrol.c */
 void patrols_new(struct te_transport *transport);
