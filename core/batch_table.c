@@ -34,6 +34,11 @@ struct te_batch_table *te_batch_table_new(const struct te_task_drive_ops *drive_
     return table;
 }
 
+void te_batch_table_measure(struct te_batch_table *table, struct te_metrics *metrics)
+{
+    table->metrics = metrics;
+}
+
 static struct te_task_chunk *chunk_of(struct te_task *level)
 {
     return (struct te_task_chunk *)((char *)level - offsetof(struct te_task_chunk, tasks));

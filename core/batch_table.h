@@ -105,6 +105,7 @@ enum { TE_LINGERING_BATCHES = 4096, TE_LINGERING_TASKS = 1024 * 1024, TE_LINGERI
 
 struct te_batch_table {
     const struct te_task_drive_ops *drive_ops; /* or NULL */
+    struct te_metrics *metrics;                /* or NULL */
     uint32_t number;                           /* among the tables of the process */
     _Atomic uint64_t published, ended;         /* tasks, since the beginning */
     _Atomic int event_fd;                      /* -1 = none */

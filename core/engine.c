@@ -8,9 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/control.h"
 #include "core/local_segment.h"
 #include "core/log.h"
+#include "core/metrics.h"
 #include "core/notification.h"
 #include "core/peer.h"
 #include "core/stores/store.h"
@@ -143,6 +145,9 @@ te_status te_engine_new(const struct te_engine_options *options, struct te_engin
         status = te_fail(TE_MEMORY, "no memory for an engine");
         goto free_tables;
     }
+    if (engine->settings.metrics)
+        engine->metrics = te_metrics_new(engine->name);
+    te_batch_table_measure(engine->batches, engine->metrics);
     engine->peers = te_peer_memory_new();
     engine->local = te_local_segment_new();
     engine->segments = te_segment_table_new(engine, &options->segment_hooks);
@@ -151,6 +156,9 @@ te_status te_engine_new(const struct te_engine_options *options, struct te_engin
     status = te_control_open(engine, socket);
     if (status != TE_OK)
         goto free_parts;
+    if (engine->metrics != NULL)
+        te_metrics_start(engine->metrics, engine->reactors[0],
+                         (int64_t)engine->settings.metrics_interval_seconds * TE_NS_PER_SECOND);
     te_log(TE_LOG_INFO, "engine %s: %zu I/O thread(s)", engine->name, engine->reactor_count);
     *engine_p = engine;
     return TE_OK;
@@ -163,6 +171,7 @@ free_parts:
     te_peer_memory_free(engine->peers);
 free_tables:
     te_batch_table_free(engine->batches);
+    te_metrics_free(engine->metrics);
     te_registry_free(engine->registry);
 free_reactors:
     free_reactors(engine);
@@ -191,6 +200,8 @@ void te_engine_stop(struct te_engine *engine, int64_t flush_ns)
         ;
     te_worker_pool_free(engine->workers);
     engine->workers = NULL;
+    if (engine->metrics != NULL)
+        te_metrics_stop(engine->metrics);
 }
 
 void te_engine_free(struct te_engine *engine)
@@ -202,6 +213,7 @@ void te_engine_free(struct te_engine *engine)
     te_peer_memory_free(engine->peers);
     free_reactors(engine);
     te_batch_table_free(engine->batches);
+    te_metrics_free(engine->metrics);
     te_registry_free(engine->registry);
     close(engine->closing_descriptor);
     te_store_close(engine->store);

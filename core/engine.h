@@ -24,6 +24,7 @@
 struct te_control;
 struct te_inbox;
 struct te_local_segment;
+struct te_metrics;
 struct te_notifier;
 struct te_peer_memory;
 struct te_store;
@@ -52,6 +53,7 @@ struct te_engine {
     struct te_inbox *inbox;            /* core/notification.h */
     struct te_notifier *notifier;      /* core/notification.h */
     struct te_control *control;        /* core/control.h */
+    struct te_metrics *metrics;        /* core/metrics.h; NULL without MC_TE_METRIC */
     int closing_descriptor;            /* becomes readable when the engine closes: ends blocking control calls */
     _Atomic bool closing;
 };

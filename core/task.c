@@ -4,18 +4,23 @@
 #include <glib.h>
 
 #include "core/batch_table.h"
+#include "core/clock.h"
+#include "core/metrics.h"
 
-/* One submit call with a function to call at its end. Freed by whoever ends its last task. */
+/* One submit call with a function to call at its end, or any if there are metrics. Freed by whoever ends its last
+ * task. */
 struct te_submission {
     _Atomic uint32_t left;
     _Atomic bool failed;
-    te_submission_done_function done;
+    te_submission_done_function done; /* or NULL */
     void *data;
+    int64_t begin_ns; /* monotonic; only if there are metrics */
 };
 
 static void submission_finish(struct te_submission *submission)
 {
-    submission->done(submission->data, !atomic_load(&submission->failed));
+    if (submission->done != NULL)
+        submission->done(submission->data, !atomic_load(&submission->failed));
     g_free(submission);
 }
 
@@ -172,7 +177,7 @@ void te_batch_publish(struct te_reservation *reservation, te_submission_done_fun
     struct te_submission *submission = reservation->state;
     uint32_t running, empty;
 
-    if (done == NULL) {
+    if (done == NULL && table->metrics == NULL) {
         g_free(submission);
         submission = NULL;
     }
@@ -181,6 +186,8 @@ void te_batch_publish(struct te_reservation *reservation, te_submission_done_fun
     if (submission != NULL) {
         submission->done = done;
         submission->data = data;
+        if (table->metrics != NULL)
+            submission->begin_ns = te_now_ns();
         atomic_store(&submission->left, running);
     }
 
@@ -247,6 +254,9 @@ static void end_task(struct te_task *task)
         atomic_store(&task->transferred_bytes, 0);
     else
         bytes = atomic_load(&task->transferred_bytes);
+    if (batch->table->metrics != NULL)
+        te_metrics_count(batch->table->metrics, task->slices[0].opcode, state == TE_TASK_COMPLETED, bytes,
+                         te_now_ns() - submission->begin_ns);
     change_life(batch, TE_LIFE_PIN, 1);
     atomic_store_explicit(&task->state, state, memory_order_release);
     count_end(batch, state, bytes);

@@ -119,6 +119,10 @@ struct te_task_drive_ops {
 struct te_batch_table *te_batch_table_new(const struct te_task_drive_ops *drive_ops);
 /* No other thread may use the table. Tasks that are not terminal are forgotten: end them first. */
 void te_batch_table_free(struct te_batch_table *table);
+/* Counts each task that ends with slices in metrics, before its state says that it has ended. Before the first submit;
+ * metrics must stay valid as long as the table. NULL: counts none, as without this call. */
+struct te_metrics;
+void te_batch_table_measure(struct te_batch_table *table, struct te_metrics *metrics);
 
 enum { TE_BATCH_MAX_TASKS = 16 * 1024 * 1024 };
 
