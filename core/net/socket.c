@@ -17,10 +17,9 @@ void te_socket_close(int descriptor, bool rudely)
     const struct linger reset = {.l_onoff = 1, .l_linger = 0};
 
     if (rudely) {
-        /* Takes the connection down at once, whoever else holds the descriptor; the other way is for the rest of the
-         * states. */
-        connect(descriptor, &nowhere, sizeof(nowhere));
-        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        /* Takes the connection down at once, whoever else holds the descriptor. */
+        if (connect(descriptor, &nowhere, sizeof(nowhere)) != 0)
+            setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     } else {
         shutdown(descriptor, SHUT_RDWR);
     }
