@@ -7,9 +7,6 @@
 
 #define RECEIVE_AT_ONCE (UINT64_C(4) << 20)
 
-/* Where bytes go that nobody waits for. Written by any thread, read by none. */
-static uint8_t sink[64 << 10];
-
 static uint64_t status_bytes(const struct lane *lane)
 {
     return lane->protocol_version >= 2 ? TE_TCP_STATUS_BYTES : 0;
@@ -27,6 +24,7 @@ static uint64_t body_bytes(const struct lane *lane, const struct request *reques
 struct incoming {
     struct iovec parts[VECTOR_MAX];
     uint8_t statuses[VECTOR_MAX][TE_TCP_STATUS_BYTES];
+    uint8_t sink[16 << 10]; /* where bytes go that nobody waits for */
     unsigned part_count, request_count;
     uint64_t total;
 };
@@ -57,11 +55,11 @@ static bool add_answer(struct incoming *incoming, const struct lane *lane, const
         return true;
     }
     while (at < body) {
-        uint64_t part = MIN(body - at, sizeof(sink));
+        uint64_t part = MIN(body - at, sizeof(incoming->sink));
 
         if (incoming->part_count == VECTOR_MAX)
             return false;
-        add_part(incoming, sink, part);
+        add_part(incoming, incoming->sink, part);
         at += part;
     }
     return true;
@@ -138,7 +136,8 @@ static void account_received(struct lane *lane, const struct incoming *incoming,
 /* Nothing is expected: whatever comes is the end. */
 void lane_check_idle(struct lane *lane)
 {
-    ssize_t received = recv(lane->watch.descriptor, sink, 1, MSG_DONTWAIT | MSG_PEEK);
+    uint8_t byte;
+    ssize_t received = recv(lane->watch.descriptor, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 
     if (received >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
         lane_close_socket(lane, false);
