@@ -79,6 +79,8 @@ class Restarts(PeerTestCase):
         """Killed amid traffic: everything under way ends as failed, and the initiator serves other peers."""
         a, b, base = self.start_pair(initiator, target, 64 * MIB)
         items = [{"off": i * MIB, "remote_addr": base + i * MIB, "len": MIB} for i in range(64)] * 4
+        self.assertEqual(ret(a, "write", peer=b.name, remote_addr=base, len=100), 0)
+        b.stop()  # lest it be through before it is killed
         batch = a("submit_batch", peer=b.name, op="write", items=items)["batch"]
         b.kill()
         self.assertEqual(ret(a, "wait", batches=[batch]), -1)
