@@ -150,7 +150,7 @@ class Restarts(PeerTestCase):
         self.assertEqual(reply["ret"], 0, reply)
 
     def test_connections_closed_by_an_idle_target_fail_nothing(self) -> None:
-        """A target may close connections that wait for work; the next request finds that out and is served."""
+        """A target may close connections that wait for work: they are given up at once, the next request gets others."""
         a = self.start(OURS)
         a("register", size=MIB, random=1)
         target = wire.Target(size=MIB)
@@ -158,7 +158,9 @@ class Restarts(PeerTestCase):
         for _ in range(5):
             reply = a("write", peer=target.name, remote_addr=target.base, len=100)
             self.assertEqual(reply["ret"], 0, reply)
-            target.drop_connections()
+            self.assertTrue(eventually(lambda: target.connections() == 1), "the connection was not kept")
+            target.end_connections()
+            self.assertTrue(eventually(lambda: target.connections() == 0), "an ended connection is kept")
 
 
 def add_cases() -> None:

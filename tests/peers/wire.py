@@ -125,12 +125,19 @@ class Target:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-        self.drop_connections()
+        self._shut_down(socket.SHUT_RDWR)
 
-    def drop_connections(self) -> None:
+    def end_connections(self) -> None:
+        """Sends the end of every connection; they are gone when the other side has ended them, too."""
+        self._shut_down(socket.SHUT_WR)
+
+    def connections(self) -> int:
+        return len(self._open)
+
+    def _shut_down(self, how: int) -> None:
         for connection in list(self._open):
             with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(how)
 
     def _accept(self, listener: socket.socket, serve: Any) -> None:
         while True:
