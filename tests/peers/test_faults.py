@@ -58,8 +58,8 @@ class Quiet(PeerTestCase):
         """Of a long write some may be there already; after the failure not a byte more arrives."""
         a, b, base = self.start_pair(OURS, OURS, 64 * MIB, QUICK)
         b("fill", hex="00")
-        batch = a("submit_write", peer=b.name, remote_addr=base, len=64 * MIB)["batch"]
         b.stop()
+        batch = a("submit_write", peer=b.name, remote_addr=base, len=64 * MIB)["batch"]
         a("await", batch=batch)
         self.assertEqual(ret(a, "status", batch=batch), -1)
         a("fill", hex="5a")  # what is written to the source now must not turn up

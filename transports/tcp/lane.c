@@ -17,7 +17,6 @@ enum {
     YIELD_EVERY = 4, /* fruitless polls in a row until the processor is offered to others */
 };
 #define POLLED_NS      (100 * TE_NS_PER_MS / 1000) /* after a poll, this long, more are expected */
-#define IDLE_NS        TE_NS_PER_MS                /* unused for so long, a connection is looked at before it is used */
 #define EMPTY_PAUSE_NS 400                         /* a lane found empty is not asked again for so long */
 
 /* Watching */
@@ -145,8 +144,7 @@ static bool lane_work(struct lane *lane, uint32_t attention)
         attend(lane, attention);
     if (lane->state == LANE_FENCING && lane->waiting_count > 0)
         pass_on_waiting(lane);
-    if (lane->state == LANE_OPEN && lane->request_count == 0 && lane->waiting_count > 0 &&
-        te_now_ns() - lane->progress_ns > IDLE_NS)
+    if (lane->state == LANE_OPEN && lane->request_count == 0 && lane->waiting_count > 0)
         lane_check_idle(lane); /* a peer that went meanwhile must not cost a write */
     if (lane->state == LANE_CLOSED && lane->waiting_count > 0)
         lane_connect(lane);
