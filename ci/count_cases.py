@@ -4,7 +4,7 @@
   count_cases.py JUNIT_FILE
 
 Reads what `ctest --output-junit` wrote and prints "PASSED FAILED SKIPPED", then one line for each case that was
-skipped or failed. Understands the output of cmocka, of Python's unittest, and a line "N passed, N failed, N skipped";
+skipped or failed; below a failed one, the end of what it said, without the engine's log. Understands the output of cmocka, of Python's unittest, and a line "N passed, N failed, N skipped";
 a program that prints none of these is one case. A program whose status says failure has at least one failed case.
 """
 
@@ -16,6 +16,8 @@ import xml.etree.ElementTree as ElementTree
 from typing import List, NamedTuple
 
 CLOSING_LINE = re.compile(r"^(?:\S+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
+ENGINE_LOG = re.compile(r"^\(process:\d+\): transfer-engine-|^\s*$|^\[ +(?:RUN|OK) ")
+EXCERPT_LINES = 25
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\s*\n(OK|FAILED)(?: \((.*)\))?", re.MULTILINE)
 
 
@@ -71,6 +73,11 @@ def status_of(case: ElementTree.Element) -> str:
     return "failed"
 
 
+def excerpt(output: str) -> List[str]:
+    lines = [line for line in output.splitlines() if not ENGINE_LOG.search(line)]
+    return ["  | " + line[:300] for line in lines[-EXCERPT_LINES:]]
+
+
 def main(path: str) -> int:
     total = Count(0, 0, 0)
     remarks: List[str] = []
@@ -80,6 +87,7 @@ def main(path: str) -> int:
         total = Count(*(a + b for a, b in zip(total, count)))
         if count.failed:
             remarks.append(f"{case.get('name')}: {count.failed} failed")
+            remarks.extend(excerpt(output))
         if count.skipped:
             reasons = re.findall(r"^.*\bskip(?:ped)?:? .*$", output, re.MULTILINE | re.IGNORECASE)
             reason = next((r.strip() for r in reasons if "test(s)" not in r), "it gives no reason")

@@ -54,6 +54,7 @@ struct place {
 };
 
 struct history {
+    int64_t begin_ns;
     transfer_engine_t engine;
     struct place places[TARGETS];
     atomic_bool stop;
@@ -70,6 +71,7 @@ struct slot {
     batch_id_t batch;
     bool canceled, freed, busy_free, deadline;
     unsigned disturbed;
+    int64_t submitted_ns;
 };
 
 struct worker {
@@ -81,12 +83,21 @@ struct worker {
     uint64_t submitted, completed, failed, canceled, refused;
 };
 
+static double seconds_since(int64_t begin_ns, int64_t at_ns)
+{
+    return (double)(at_ns - begin_ns) / 1e9;
+}
+
 static void wrong(struct worker *worker, const struct slot *slot, const char *what, long value)
 {
     if (atomic_fetch_add(&worker->history->failures, 1) < 20)
-        print_error("thread %zu, %s of %zu bytes, seed %llu: %s (%ld), %s%s last error '%s'\n", worker->number,
-                    slot->opcode == READ ? "read" : "write", slot->length, (unsigned long long)slot->seed, what, value,
-                    slot->canceled ? "canceled, " : "", slot->busy_free ? "freed while busy, " : "", te_last_error());
+        print_error("WRONG at %.3f s: thread %zu, %s of %zu bytes to target %d since %.3f s, seed %llu: %s (%ld)%s%s, "
+                    "last error '%s'\n",
+                    seconds_since(worker->history->begin_ns, now_ns()), worker->number,
+                    slot->opcode == READ ? "read" : "write", slot->length, slot->place,
+                    seconds_since(worker->history->begin_ns, slot->submitted_ns), (unsigned long long)slot->seed, what,
+                    value, slot->canceled ? ", canceled" : "", slot->busy_free ? ", freed while busy" : "",
+                    te_last_error());
 }
 
 static uint8_t *destination(const struct slot *slot)
@@ -119,6 +130,7 @@ static void submit(struct worker *worker, size_t index)
     te_submit_options_t options = {.struct_size = sizeof(options),
                                    .priority = (int32_t)below(&worker->random, 4),
                                    .deadline_ns = slot->deadline ? 1 + below(&worker->random, 3000000) : 0};
+    slot->submitted_ns = now_ns();
     slot->batch = allocateBatchID(history->engine, 1);
     int result = te_submit(history->engine, slot->batch, &request, 1, &options);
     if (result != 0) {
@@ -230,10 +242,12 @@ static void map_again(struct place *place)
 }
 
 /* One misfortune. Tasks that are submitted until it is over may fail. */
-static void disturb(struct place *place, struct random *random)
+static void disturb(struct place *place, struct random *random, int64_t begin_ns)
 {
+    int64_t from_ns = now_ns();
+    bool kills = below(random, 2) == 0;
     atomic_fetch_add(&place->disturbed, 1);
-    if (below(random, 2) == 0) {
+    if (kills) {
         target_kill(place->target);
         poll_pause(2000);
         target_restart(place->target);
@@ -245,6 +259,8 @@ static void disturb(struct place *place, struct random *random)
         target_continue(place->target);
     }
     atomic_fetch_add(&place->disturbed, 1);
+    print_message("%s %s from %.3f to %.3f s\n", place->target->name, kills ? "killed" : "stopped",
+                  seconds_since(begin_ns, from_ns), seconds_since(begin_ns, now_ns()));
 }
 
 static uint64_t number_from(const char *name, uint64_t otherwise)
@@ -277,6 +293,7 @@ static void r1_and_r2_a_random_history(void **state)
     watchdog((unsigned)seconds + 60);
     short_timeouts();
     memset(&history, 0, sizeof(history));
+    history.begin_ns = now_ns();
     history.engine = engine_new();
     for (size_t index = 0; index < TARGETS; index++) {
         struct place *place = &history.places[index];
@@ -298,7 +315,7 @@ static void r1_and_r2_a_random_history(void **state)
     while (now_ns() < end) {
         for (uint64_t calm = below(&random, 800); calm > 0 && now_ns() < end; calm--)
             poll_pause(2000);
-        disturb(&history.places[below(&random, TARGETS)], &random);
+        disturb(&history.places[below(&random, TARGETS)], &random, history.begin_ns);
     }
     stop_workers(NULL);
     uint64_t total[4] = {0};

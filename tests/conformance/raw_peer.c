@@ -325,13 +325,13 @@ static void answer(struct peer *peer, int descriptor, uint8_t type, enum raw_con
     pthread_mutex_unlock(&peer->lock);
     switch (behaviour) {
     case RAW_CONTROL_SERVE:
-        raw_send_frame(descriptor, type, text, strlen(text));
+        raw_send_text(descriptor, type, text);
         break;
     case RAW_CONTROL_NULL:
-        raw_send_frame(descriptor, type, "null\n", 5);
+        raw_send_text(descriptor, type, "null\n");
         break;
     case RAW_CONTROL_WRONG_TYPE:
-        raw_send_frame(descriptor, (uint8_t)(type ^ 1), text, strlen(text));
+        raw_send_text(descriptor, (uint8_t)(type ^ 1), text);
         break;
     case RAW_CONTROL_OVERSIZED:
         raw_send(descriptor, &oversized, sizeof(oversized));

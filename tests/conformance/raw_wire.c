@@ -119,6 +119,11 @@ bool raw_send_frame(int descriptor, uint8_t type, const void *text, size_t lengt
     return sent;
 }
 
+bool raw_send_text(int descriptor, uint8_t type, const char *text)
+{
+    return raw_send_frame(descriptor, type, text, strlen(text));
+}
+
 char *raw_receive_frame(int descriptor, size_t *length)
 {
     uint64_t count;

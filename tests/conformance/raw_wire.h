@@ -40,6 +40,8 @@ bool raw_at_end(int descriptor);
 char *raw_call(const char *name, uint8_t type, const char *text);
 /* The same for text that may hold any byte. */
 char *raw_call_bytes(const char *name, uint8_t type, const void *text, size_t length);
+bool raw_send_text(int descriptor, uint8_t type, const char *text);
+/* The same for text that may hold any byte. */
 bool raw_send_frame(int descriptor, uint8_t type, const void *text, size_t length);
 /* The payload of a frame, type first, NUL-terminated, malloc'ed; NULL if it does not come. */
 char *raw_receive_frame(int descriptor, size_t *length);

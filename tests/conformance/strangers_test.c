@@ -98,7 +98,7 @@ static void s9_1_3_clients_that_do_not_wait_for_the_answer(void **state)
     for (int round = 0; round < 500; round++) {
         int descriptor = raw_connect_name(pair.target->name);
         assert_true(descriptor >= 0);
-        assert_true(raw_send_frame(descriptor, RAW_METADATA, "{}", 2));
+        assert_true(raw_send_text(descriptor, RAW_METADATA, "{}"));
         struct linger reset = {.l_onoff = 1};
         if (round % 2)
             setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
@@ -231,7 +231,7 @@ static void contract_a_client_that_keeps_the_connection_is_sent_away(void **stat
     struct pair pair = pair_new(SIZE);
     int descriptor = raw_connect_name(pair.target->name);
     size_t length;
-    assert_true(raw_send_frame(descriptor, RAW_PROBE, "{}", 2));
+    assert_true(raw_send_text(descriptor, RAW_PROBE, "{}"));
     char *reply = raw_receive_frame(descriptor, &length);
     assert_non_null(reply);
     free(reply);
@@ -341,8 +341,8 @@ static void contract_valid_frames_in_the_wrong_order(void **state)
     }
     /* Two frames in one go: one request per connection, so one answer. */
     int descriptor = raw_connect_name(name);
-    assert_true(raw_send_frame(descriptor, RAW_PROBE, "{}", 2));
-    assert_true(raw_send_frame(descriptor, RAW_METADATA, "{}", 2));
+    assert_true(raw_send_text(descriptor, RAW_PROBE, "{}"));
+    assert_true(raw_send_text(descriptor, RAW_METADATA, "{}"));
     char *first = raw_receive_frame(descriptor, &length);
     assert_non_null(first);
     assert_int_equal(first[0], RAW_PROBE);
@@ -350,7 +350,7 @@ static void contract_valid_frames_in_the_wrong_order(void **state)
     assert_closes(descriptor);
     /* An answer instead of a request. */
     descriptor = raw_connect_name(name);
-    assert_true(raw_send_frame(descriptor, RAW_NOTIFY, "{\"name\":\"\",\"notify_msg\":\"success\"}\n", 37));
+    assert_true(raw_send_text(descriptor, RAW_NOTIFY, "{\"name\":\"\",\"notify_msg\":\"success\"}\n"));
     free(raw_receive_frame(descriptor, &length));
     close(descriptor);
     /* Each protocol on the other's port. */
@@ -358,7 +358,7 @@ static void contract_valid_frames_in_the_wrong_order(void **state)
     raw_request(header, RAW_WRITE_V2, pair.remote.there, 16);
     assert_closes(say(name, header, sizeof(header)));
     descriptor = raw_connect_data(name);
-    assert_true(raw_send_frame(descriptor, RAW_METADATA, "{\"padding\":\"padding\"}", 21));
+    assert_true(raw_send_text(descriptor, RAW_METADATA, "{\"padding\":\"padding\"}"));
     assert_true(raw_at_end(descriptor));
     close(descriptor);
     /* A status frame instead of a request. */
