@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 /* after the above */
 #include <cmocka.h>
@@ -684,6 +686,69 @@ static void test_canceled_write_without_an_answer_is_reset(void **state)
     close(peer);
 }
 
+/* The peer takes longer than the fence time-out. A reset would end the other write, too, which nobody has given up. */
+static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64},
+        {.opcode = TE_OPCODE_WRITE, .local = fixture->local + 64, .remote = fixture->remote + 64, .length = 64}};
+    uint8_t body[64];
+    uint64_t id;
+    int peer;
+
+    fixture->engine.settings.tcp_silence_timeout_ms = 60000;
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    for (int i = 0; i < 2; i++) {
+        take_request(peer);
+        assert_int_equal(te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS), TE_OK);
+    }
+    cancel(fixture, id, 0);
+    usleep(5 * 200000); /* five fence time-outs */
+    assert_false(transfers[0].outcome.ended);
+    assert_false(transfers[1].outcome.ended);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_status(peer, TE_TCP_STATUS_OK);
+    wait_for(fixture, id);
+    assert_int_equal(transfers[0].outcome.result, TE_RESULT_SUCCEEDED);
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_SUCCEEDED);
+    close(peer);
+}
+
+/* This process stands still, as in a debugger or on a host that is short of everything, and with it the peer's chance
+ * to be heard. */
+static void test_an_own_pause_is_not_the_silence_of_the_peer(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfer = {
+        .opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 64};
+    pid_t self = getpid(), child;
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, &transfer, 1);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    child = fork();
+    if (child == 0) {
+        kill(self, SIGSTOP);
+        usleep(3 * 500000); /* three silence time-outs */
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    usleep(200000); /* a patrol or two */
+    assert_false(transfer.outcome.ended);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 64);
+    wait_for(fixture, id);
+    assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+    close(peer);
+}
+
 static void test_canceled_write_in_the_middle_is_cut_and_seen_through(void **state)
 {
     struct fixture *fixture = *state;
@@ -841,6 +906,8 @@ int main(void)
         LANE_TEST(test_canceled_read_leaves_the_connection_to_others),
         LANE_TEST(test_canceled_write_that_was_sent_ends_with_its_answer),
         LANE_TEST(test_canceled_write_without_an_answer_is_reset),
+        LANE_TEST(test_a_reset_waits_for_writes_that_are_wanted),
+        LANE_TEST(test_an_own_pause_is_not_the_silence_of_the_peer),
         LANE_TEST(test_canceled_write_in_the_middle_is_cut_and_seen_through),
         LANE_TEST(test_deadline),
         LANE_TEST(test_a_given_up_read_delays_nobody),

@@ -7,9 +7,12 @@
  *   the peer closes, an error     see result_after_break    see result_after_break             stay, new connection
  *   a read is given up            its own result at once; what still comes is thrown away
  *   a write is given up, unsent   its own result at once
- *   ... sent whole                when it is answered: SUCCEEDED; after the fence time-out the connection is reset
- *   ... sent in part              its own result when the half-closed connection is closed by the peer, or reset after
- * the time-out the peer is silent            TIMED_OUT                 TIMED_OUT                          TIMED_OUT
+ *   ... sent whole                when it is answered: SUCCEEDED; or its own result after a reset
+ *   ... sent in part              its own result when the half-closed connection is closed by the peer, or after a
+ * reset the peer is silent            TIMED_OUT                 TIMED_OUT                          TIMED_OUT
+ *
+ * The reset comes when nothing has moved for the fence time-out and no write that somebody still wants is on the wire:
+ * that one would fail with it.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -192,6 +195,7 @@ void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_resul
     }
     request->fenced = true;
     request->result = result;
+    atomic_store_explicit(&lane->burdened, true, memory_order_relaxed); /* writes elsewhere do not delay the reset */
     lane->fence_due_ns = te_now_ns() + lane->endpoint->transport->options.fence_ns;
     if (index == lane->send_index && lane->state == LANE_OPEN)
         cut(lane);

@@ -76,12 +76,32 @@ static void note_acknowledged(struct lane *lane, int64_t now_ns)
     lane->progress_ns = now_ns;
 }
 
-static bool has_fenced_request(struct lane *lane)
+/* A look that comes later than this tells of a pause of this process or host, for which the peer is not to blame. */
+#define LOOKS_APART_NS (50 * TE_NS_PER_MS)
+
+/* How long nothing has moved, as far as this process was there to see it. */
+static void note_silence(struct lane *lane, int64_t now_ns)
 {
-    for (unsigned i = 0; i < lane->request_count; i++)
-        if (lane_request(lane, i)->fenced)
-            return true;
-    return false;
+    if (lane->progress_ns >= lane->looked_ns)
+        lane->silent_ns = MIN(now_ns - lane->progress_ns, LOOKS_APART_NS);
+    else
+        lane->silent_ns += MIN(now_ns - lane->looked_ns, LOOKS_APART_NS);
+    lane->looked_ns = now_ns;
+}
+
+/* Whether a reset would end what was given up and no write that somebody still wants. */
+static bool only_fenced_writes(struct lane *lane)
+{
+    bool fenced = false;
+
+    for (unsigned i = 0; i < lane->request_count; i++) {
+        const struct request *request = lane_request(lane, i);
+
+        if (request->write && request->slice != NULL && !request->fenced)
+            return false;
+        fenced |= request->fenced;
+    }
+    return fenced;
 }
 
 void lane_look_at_clock(struct lane *lane)
@@ -96,12 +116,13 @@ void lane_look_at_clock(struct lane *lane)
         return;
     }
     note_acknowledged(lane, now_ns);
-    if (now_ns >= lane->fence_due_ns && now_ns - lane->progress_ns > options->fence_ns && has_fenced_request(lane)) {
+    note_silence(lane, now_ns);
+    if (now_ns >= lane->fence_due_ns && lane->silent_ns > options->fence_ns && only_fenced_writes(lane)) {
         lane_close_socket(lane, true);
         lane_broken(lane, ETIMEDOUT);
-    } else if (now_ns - lane->progress_ns > options->silence_ns && !lane_escape(lane)) {
+    } else if (lane->silent_ns > options->silence_ns && !lane_escape(lane)) {
         te_log_limited(TE_LOG_WARNING, "%s has neither taken nor answered anything for %.1f s: %u transfers fail",
-                       lane->endpoint->text, (double)(now_ns - lane->progress_ns) / 1e9,
+                       lane->endpoint->text, (double)lane->silent_ns / 1e9,
                        atomic_load_explicit(&lane->outstanding, memory_order_relaxed));
         lane_give_up(lane, TE_RESULT_TIMED_OUT);
     }

@@ -138,6 +138,8 @@ struct lane {
     uint64_t acknowledged_seen;
     uint8_t status[TE_TCP_STATUS_BYTES];
     int64_t progress_ns, connect_due_ns, fence_due_ns, earliest_deadline_ns;
+    int64_t looked_ns,
+        silent_ns; /* when the clock was last looked at while work was on the wire, and the silence then */
 };
 
 struct te_endpoint {
