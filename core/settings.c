@@ -387,18 +387,20 @@ static void complete_port_range(struct te_settings *settings)
                           settings->minimum_port, settings->maximum_port);
 }
 
-/* Who asks for more patience with a peer than the silence timeout has gets it. */
+/* Where one of the classic engine's two timeouts is given, the smaller of them is the silence timeout. */
 static void complete_silence_timeout(struct te_settings *settings)
 {
-    static const char *const longer[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
+    static const char *const classic[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
+    int64_t smallest_seconds = INT64_MAX;
 
-    for (size_t i = 0; i < G_N_ELEMENTS(longer); i++) {
-        int row = te_settings_find_row(longer[i], false);
+    for (size_t i = 0; i < G_N_ELEMENTS(classic); i++) {
+        int row = te_settings_find_row(classic[i], false);
 
         if (settings->sources[row] != TE_FROM_DEFAULT)
-            settings->tcp_silence_timeout_ms =
-                MAX(settings->tcp_silence_timeout_ms, (uint64_t)*number_field(settings, row) * 1000);
+            smallest_seconds = MIN(smallest_seconds, *number_field(settings, row));
     }
+    if (smallest_seconds != INT64_MAX)
+        settings->tcp_silence_timeout_ms = (uint64_t)smallest_seconds * 1000;
 }
 
 static void complete(struct te_settings *settings)

@@ -48,7 +48,7 @@ struct te_settings {
     uint64_t tcp_status_timeout_seconds;   /* MC_TCP_STATUS_TIMEOUT_SEC, 30 */
     uint64_t tcp_progress_timeout_seconds; /* MC_TCP_PROGRESS_TIMEOUT_SEC, 30 */
     uint64_t tcp_silence_timeout_ms; /* TE_TCP_SILENCE_TIMEOUT_MS, 10000: nothing moved in either direction while work
-                                        waits; raised to the two above where they were given and are longer */
+                                        waits; the smaller of the two above where one of them is given */
     uint64_t tcp_fence_timeout_ms; /* TE_TCP_FENCE_TIMEOUT_MS, 500: how long a half-closed connection may take before it
                                       is reset */
     uint64_t tcp_idle_timeout_seconds;  /* TE_TCP_IDLE_TIMEOUT_SEC, 300: an unused connection is closed */

@@ -407,19 +407,30 @@ static void test_old_names_count_when_the_new_ones_are_not_set(void **state)
     te_settings_clear(&settings);
 }
 
-static void test_longer_timeouts_raise_the_silence_timeout(void **state)
+static void test_the_classic_timeouts_replace_the_silence_timeout(void **state)
 {
+    static const struct {
+        const char *seconds;
+        uint64_t expected_ms;
+    } cases[] = {{"60", 60000}, {"30", 30000}, {"2", 2000}, {"2147483647", UINT64_C(2147483647000)}};
+    static const char *const names[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
     struct te_settings settings;
 
     (void)state;
-    load_with(&settings, "MC_TCP_STATUS_TIMEOUT_SEC", "60");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 60000);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases) * G_N_ELEMENTS(names); i++) {
+        load_with(&settings, names[i % 2], cases[i / 2].seconds);
+        assert_int_equal(settings.tcp_silence_timeout_ms, cases[i / 2].expected_ms);
+        te_settings_clear(&settings);
+    }
+    /* The smaller of the two, even where the silence timeout is given as well. */
+    from_text(&settings, "tcp_status_timeout_sec: 60\ntcp_progress_timeout_sec: 4\ntcp_silence_timeout_ms: 700\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 4000);
     te_settings_clear(&settings);
-    load_with(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "30");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 30000);
+    from_text(&settings, "tcp_status_timeout_sec: 4\ntcp_progress_timeout_sec: 60\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 4000);
     te_settings_clear(&settings);
-    load_with(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "2");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
+    from_text(&settings, "tcp_silence_timeout_ms: 700\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 700);
     te_settings_clear(&settings);
 }
 
@@ -646,7 +657,7 @@ int main(void)
         cmocka_unit_test_setup(test_choice_is_exact, clean),
         cmocka_unit_test_setup(test_protocol_version_is_one_only_if_exactly_so, clean),
         cmocka_unit_test_setup(test_old_names_count_when_the_new_ones_are_not_set, clean),
-        cmocka_unit_test_setup(test_longer_timeouts_raise_the_silence_timeout, clean),
+        cmocka_unit_test_setup(test_the_classic_timeouts_replace_the_silence_timeout, clean),
         cmocka_unit_test_setup(test_unknown_names_are_said_once, clean),
         cmocka_unit_test_setup(test_malformed_values_are_said_once_each, clean),
         cmocka_unit_test_setup(test_names_without_meaning_and_of_callers_are_known, clean),

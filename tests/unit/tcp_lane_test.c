@@ -65,8 +65,6 @@ static int set_up(void **state)
     settings->tcp_connection_pool = true;
     settings->tcp_lanes_per_peer = 4;
     settings->tcp_slice_size_bytes = 1 << 20;
-    settings->tcp_status_timeout_seconds = 30;
-    settings->tcp_progress_timeout_seconds = 30;
     settings->tcp_silence_timeout_ms = 500;
     settings->tcp_fence_timeout_ms = 200;
     settings->tcp_idle_timeout_seconds = 300;

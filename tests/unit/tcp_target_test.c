@@ -50,8 +50,6 @@ static int set_up(void **state)
     fixture->engine.settings.tcp_connection_pool = true;
     fixture->engine.settings.tcp_lanes_per_peer = 4;
     fixture->engine.settings.tcp_slice_size_bytes = 1 << 20;
-    fixture->engine.settings.tcp_status_timeout_seconds = 30;
-    fixture->engine.settings.tcp_progress_timeout_seconds = 30;
     fixture->engine.settings.tcp_silence_timeout_ms = 10000;
     fixture->engine.settings.handshake_connect_timeout_seconds = 5;
     fixture->engine.registry = te_registry_new();
