@@ -91,7 +91,8 @@ struct te_setting_row {
     const char *help;  /* for TE_SETTING_WITHOUT_MEANING: why */
 };
 const struct te_setting_row *te_settings_rows(size_t *count);
-/* Whether a setting, called by its name in the environment, was given rather than left to its default. */
+/* Whether a setting, called by its name in the environment, was given rather than left to its default. A malformed
+ * number or choice is as none. */
 bool te_settings_given(const struct te_settings *settings, const char *name);
 
 /* The value as text (g_malloc'ed) and where it came from ("default", "file", "environment"). */

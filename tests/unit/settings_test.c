@@ -339,7 +339,7 @@ static void test_choice_is_exact(void **state)
     load_with(&settings, "MC_LOG_LEVEL", "error");
     assert_string_equal(settings.log_level, "INFO");
     te_settings_clear(&settings);
-    expect_in(warnings, "MC_LOG_LEVEL=error is none of TRACE, INFO, WARNING, ERROR");
+    expect_in(warnings, "MC_LOG_LEVEL=error is none of TRACE, INFO, WARNING, ERROR; MC_LOG_LEVEL stays INFO");
 }
 
 static void test_protocol_version_is_one_only_if_exactly_so(void **state)
@@ -432,6 +432,34 @@ static void test_the_classic_timeouts_replace_the_silence_timeout(void **state)
     from_text(&settings, "tcp_silence_timeout_ms: 700\n");
     assert_int_equal(settings.tcp_silence_timeout_ms, 700);
     te_settings_clear(&settings);
+}
+
+static void test_a_malformed_value_is_as_none(void **state)
+{
+    static const struct {
+        const char *name, *malformed, *expected;
+    } cases[] = {
+        {"MC_TCP_STATUS_TIMEOUT_SEC", "soon", "30"},
+        {"MC_TCP_PROGRESS_TIMEOUT_SEC", "soon", "30"},
+        {"MC_TCP_SLICE_SIZE", "64k", "65536"},
+        {"MC_LOG_LEVEL", "loud", "INFO"},
+        {"MC_TCP_PROTO", "3", "2"},
+    };
+    struct te_settings settings;
+    const char *source;
+    char *value;
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        load_with(&settings, cases[i].name, cases[i].malformed);
+        assert_false(te_settings_given(&settings, cases[i].name));
+        value = te_settings_value(&settings, (size_t)te_settings_find_row(cases[i].name, false), &source);
+        assert_string_equal(value, cases[i].expected);
+        g_free(value);
+        assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
+        te_settings_clear(&settings);
+    }
+    expect_in(warnings, "MC_TCP_PROTO=3 is none of 1, 2; MC_TCP_PROTO stays 2");
 }
 
 /* ---- Names ------------------------------------------------------------------------------------------------------ */
@@ -592,9 +620,10 @@ static void test_file_errors_have_a_place(void **state)
 
 static void test_environment_wins_over_the_file(void **state)
 {
-    static const char text[] = "tcp_lanes_per_peer: 2\nspin_us: 3\nlog_level: ERROR\n";
+    static const char text[] = "tcp_lanes_per_peer: 2\nspin_us: 3\nlog_level: ERROR\ntcp_proto: 1\n";
     struct te_settings settings;
-    char *name;
+    const char *source;
+    char *name, *value;
 
     (void)state;
     name = write_file(text, strlen(text));
@@ -608,6 +637,14 @@ static void test_environment_wins_over_the_file(void **state)
     assert_int_equal(settings.tcp_lanes_per_peer, 2);
     te_settings_clear(&settings);
     expect_in(warnings, "MC_TCP_LANES_PER_PEER=? is not a whole number in 1..16; MC_TCP_LANES_PER_PEER stays 2");
+    load_with(&settings, "MC_TCP_PROTO", "?");
+    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_PROTO", false), &source);
+    assert_string_equal(value, "1");
+    assert_string_equal(source, "file");
+    g_free(value);
+    assert_true(settings.tcp_force_version_1);
+    te_settings_clear(&settings);
+    expect_in(warnings, "MC_TCP_PROTO=? is none of 1, 2; MC_TCP_PROTO stays 1");
     remove_file(name);
 }
 
@@ -658,6 +695,7 @@ int main(void)
         cmocka_unit_test_setup(test_protocol_version_is_one_only_if_exactly_so, clean),
         cmocka_unit_test_setup(test_old_names_count_when_the_new_ones_are_not_set, clean),
         cmocka_unit_test_setup(test_the_classic_timeouts_replace_the_silence_timeout, clean),
+        cmocka_unit_test_setup(test_a_malformed_value_is_as_none, clean),
         cmocka_unit_test_setup(test_unknown_names_are_said_once, clean),
         cmocka_unit_test_setup(test_malformed_values_are_said_once_each, clean),
         cmocka_unit_test_setup(test_names_without_meaning_and_of_callers_are_known, clean),
