@@ -19,9 +19,6 @@ struct te_settings {
     /* engine */
     bool force_tcp;                             /* MC_FORCE_TCP, presence */
     bool use_ipv6;                              /* MC_USE_IPV6, presence */
-    bool legacy_rpc_port_binding;               /* MC_LEGACY_RPC_PORT_BINDING, presence */
-    char *tcp_bind_address;                     /* MC_TCP_BIND_ADDRESS */
-    char *metadata_cluster_id;                  /* MC_METADATA_CLUSTER_ID */
     uint64_t minimum_port;                      /* MC_MIN_RPC_PORT, MC_MIN_PRC_PORT */
     uint64_t maximum_port;                      /* MC_MAX_RPC_PORT, MC_MAX_PRC_PORT */
     uint64_t handshake_port;                    /* MC_HANDSHAKE_PORT */
@@ -34,7 +31,6 @@ struct te_settings {
     uint64_t metadata_refresh_interval_seconds; /* MC_TE_METADATA_REFRESH_INTERVAL_SECONDS */
     int64_t slice_timeout_seconds;              /* MC_SLICE_TIMEOUT, -1 off */
     char *log_level;                            /* MC_LOG_LEVEL: TRACE, INFO, WARNING, ERROR */
-    char *log_directory;                        /* MC_LOG_DIR */
     char *custom_topology_file;                 /* MC_CUSTOM_TOPO_JSON */
     bool metrics;                               /* MC_TE_METRIC */
     uint64_t metrics_interval_seconds;          /* MC_TE_METRIC_INTERVAL_SECONDS */

@@ -88,8 +88,6 @@ static void test_defaults(void **state)
     assert_false(settings.force_tcp);
     assert_false(settings.use_tent);
     assert_false(settings.use_ipv6);
-    assert_null(settings.tcp_bind_address);
-    assert_null(settings.metadata_cluster_id);
     assert_null(settings.custom_topology_file);
     assert_int_equal(settings.minimum_port, 15000);
     assert_int_equal(settings.maximum_port, 17000);
@@ -164,9 +162,9 @@ static void test_values_and_sources_as_text(void **state)
     g_free(value);
     te_settings_clear(&settings);
 
-    load_with(&settings, "MC_TCP_BIND_ADDRESS", "192.0.2.7");
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_BIND_ADDRESS", false), &source);
-    assert_string_equal(value, "192.0.2.7");
+    load_with(&settings, "MC_CUSTOM_TOPO_JSON", "/topology.json");
+    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_CUSTOM_TOPO_JSON", false), &source);
+    assert_string_equal(value, "/topology.json");
     assert_string_equal(source, "environment");
     g_free(value);
     te_settings_clear(&settings);
@@ -498,10 +496,10 @@ static void test_malformed_values_are_said_once_each(void **state)
 
 static void test_names_without_meaning_and_of_callers_are_known(void **state)
 {
-    static const char *const names[] = {"MC_GID_INDEX",        "MC_NUM_QP_PER_EP",   "MC_REDIS_PASSWORD",
-                                        "MC_LOG_DIR",          "MC_RDMA_NOTIFY_X",   "MC_TENT_CONF",
-                                        "MC_SLICE_SIZE",       "MC_METADATA_SERVER", "MC_TE_PROTOCOL",
-                                        "MC_TRANSFER_TIMEOUT", "MC_STORE_MEMCPY",    "TE_TEST_RUNTIME"};
+    static const char *const names[] = {
+        "MC_GID_INDEX",    "MC_NUM_QP_PER_EP", "MC_REDIS_PASSWORD",  "MC_LOG_DIR",     "MC_RDMA_NOTIFY_X",
+        "MC_TENT_CONF",    "MC_SLICE_SIZE",    "MC_METADATA_SERVER", "MC_TE_PROTOCOL", "MC_TRANSFER_TIMEOUT",
+        "MC_STORE_MEMCPY", "TE_TEST_RUNTIME",  "MC_TCP_BIND_ADDRESS"};
     struct te_settings settings;
 
     (void)state;
@@ -511,6 +509,7 @@ static void test_names_without_meaning_and_of_callers_are_known(void **state)
     te_settings_clear(&settings);
     expect_nothing_in(warnings);
     expect_in(informations, "MC_GID_INDEX has no meaning here");
+    expect_in(informations, "MC_TCP_BIND_ADDRESS has no meaning here: no metadata servers");
     assert_null(strstr(informations->str, "secret"));
     assert_null(strstr(informations->str, "MC_METADATA_SERVER"));
 }
@@ -540,11 +539,11 @@ static void test_file_takes_both_forms_of_a_name(void **state)
     struct te_settings settings;
 
     (void)state;
-    from_text(&settings, "# comment\nforce_tcp: true\nMC_TCP_LANES_PER_PEER: 2\ntcp_bind_address: \"192.0.2.1\"\n"
+    from_text(&settings, "# comment\nforce_tcp: true\nMC_TCP_LANES_PER_PEER: 2\ncustom_topo_json: \"/topology.json\"\n"
                          "TE_SPIN_US: 7\ntcp_fence_timeout_ms: 900\nmin_prc_port: 16001\n");
     assert_true(settings.force_tcp);
     assert_int_equal(settings.tcp_lanes_per_peer, 2);
-    assert_string_equal(settings.tcp_bind_address, "192.0.2.1");
+    assert_string_equal(settings.custom_topology_file, "/topology.json");
     assert_int_equal(settings.spin_us, 7);
     assert_int_equal(settings.tcp_fence_timeout_ms, 900);
     assert_int_equal(settings.minimum_port, 16001);
