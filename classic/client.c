@@ -85,7 +85,7 @@ static te_status make_call(struct call *call, const char *host, uint16_t port, b
     int64_t connect_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND;
     int64_t end_ns = te_now_ns() + 2 * connect_ns;
     size_t count;
-    te_status status = te_address_resolve(host, port, addresses, ADDRESSES_MAX, &count);
+    te_status status = te_address_resolve(host, port, settings->use_ipv6, addresses, ADDRESSES_MAX, &count);
 
     te_frame_decoder_init(&call->decoder, settings->handshake_maximum_length);
     call->sent = false;

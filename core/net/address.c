@@ -99,13 +99,27 @@ void te_server_name_join(const char *host, uint16_t port, char *name, size_t siz
         snprintf(name, size, "%s:%u", host, port);
 }
 
-te_status te_address_resolve(const char *host, uint16_t port, struct te_address *addresses, size_t capacity,
-                             size_t *count)
+/* Adds those of one family to the found addresses; returns how many there are then. */
+static size_t add_addresses(const struct addrinfo *list, int family, struct te_address *addresses, size_t capacity,
+                            size_t found)
+{
+    for (const struct addrinfo *entry = list; entry != NULL && found < capacity; entry = entry->ai_next) {
+        if (entry->ai_family != family || entry->ai_addrlen > sizeof(addresses[found].storage))
+            continue;
+        memcpy(&addresses[found].storage, entry->ai_addr, entry->ai_addrlen);
+        addresses[found].length = entry->ai_addrlen;
+        found++;
+    }
+    return found;
+}
+
+te_status te_address_resolve(const char *host, uint16_t port, bool ipv6_first, struct te_address *addresses,
+                             size_t capacity, size_t *count)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     struct addrinfo *list = NULL;
     char service[8];
-    size_t found = 0;
+    size_t found;
     int error;
 
     if (host[0] == '\0')
@@ -118,13 +132,8 @@ te_status te_address_resolve(const char *host, uint16_t port, struct te_address 
     }
     if (error != 0)
         return te_fail(TE_DNS, "cannot resolve host name \"%s\": %s", host, gai_strerror(error));
-    for (struct addrinfo *entry = list; entry != NULL && found < capacity; entry = entry->ai_next) {
-        if (entry->ai_addrlen > sizeof(addresses[found].storage))
-            continue;
-        memcpy(&addresses[found].storage, entry->ai_addr, entry->ai_addrlen);
-        addresses[found].length = entry->ai_addrlen;
-        found++;
-    }
+    found = add_addresses(list, ipv6_first ? AF_INET6 : AF_INET, addresses, capacity, 0);
+    found = add_addresses(list, ipv6_first ? AF_INET : AF_INET6, addresses, capacity, found);
     freeaddrinfo(list);
     if (found == 0)
         return te_fail(TE_DNS, "host name \"%s\" has no address", host);

@@ -23,10 +23,10 @@ te_status te_server_name_split(const char *name, uint16_t default_port, char hos
 /* "host:port", the host in brackets if it is an IPv6 literal. Writes at most size bytes, NUL included. */
 void te_server_name_join(const char *host, uint16_t port, char *name, size_t size);
 
-/* Resolves a host to at most capacity addresses, numeric ones without any look-up. Blocks as the system's resolver
- * does. TE_DNS. */
-te_status te_address_resolve(const char *host, uint16_t port, struct te_address *addresses, size_t capacity,
-                             size_t *count);
+/* Resolves a host to at most capacity addresses, numeric ones without any look-up: all IPv4 ones and then all IPv6
+ * ones, or the other way round. Blocks as the system's resolver does. TE_DNS. */
+te_status te_address_resolve(const char *host, uint16_t port, bool ipv6_first, struct te_address *addresses,
+                             size_t capacity, size_t *count);
 /* Numeric text without port; for messages and as resolved_host. */
 void te_address_host(const struct te_address *address, char *text, size_t size);
 uint16_t te_address_port(const struct te_address *address);

@@ -268,7 +268,7 @@ static int connect_to(uint16_t port)
     size_t count;
     int descriptor;
 
-    assert_int_equal(te_address_resolve("127.0.0.1", port, &address, 1, &count), TE_OK);
+    assert_int_equal(te_address_resolve("127.0.0.1", port, false, &address, 1, &count), TE_OK);
     assert_int_equal(te_connect(&address, te_now_ns() + WATCHDOG_MS * TE_NS_PER_MS, &descriptor), TE_OK);
     return descriptor;
 }

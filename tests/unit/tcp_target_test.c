@@ -108,7 +108,7 @@ static int connect_to(struct fixture *fixture)
     size_t count;
     int descriptor;
 
-    assert_int_equal(te_address_resolve("127.0.0.1", fixture->port, &address, 1, &count), TE_OK);
+    assert_int_equal(te_address_resolve("127.0.0.1", fixture->port, false, &address, 1, &count), TE_OK);
     assert_int_equal(te_connect(&address, deadline(), &descriptor), TE_OK);
     return descriptor;
 }
