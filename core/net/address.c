@@ -1,13 +1,9 @@
 #include "core/net/address.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* An IPv6 literal, optionally with %scope, in the first length bytes of text. */
@@ -204,30 +200,4 @@ bool te_address_is_local(int connected_socket)
         (ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24) == 127)
         return true;
     return same_host(&own, &peer);
-}
-
-te_status te_address_first_interface(bool ipv6, char *host, size_t size)
-{
-    struct ifaddrs *list = NULL;
-    te_status status;
-
-    if (getifaddrs(&list) != 0)
-        return te_fail(TE_SOCKET, "cannot list the network interfaces: %s", strerror(errno));
-    status = TE_DEVICE_NOT_FOUND;
-    for (struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
-        int family = ipv6 ? AF_INET6 : AF_INET;
-        socklen_t length = ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-
-        if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != family || strcmp(entry->ifa_name, "lo") == 0 ||
-            (entry->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
-            continue;
-        if (getnameinfo(entry->ifa_addr, length, host, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0) {
-            status = TE_OK;
-            break;
-        }
-    }
-    freeifaddrs(list);
-    if (status != TE_OK)
-        te_fail(status, "no network interface but lo is up with an %s address", ipv6 ? "IPv6" : "IPv4");
-    return status;
 }

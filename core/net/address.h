@@ -39,19 +39,8 @@ bool te_address_is_local(int connected_socket);
  * rudely with a reset, after which the peer drops what it has not taken yet. */
 void te_socket_close(int descriptor, bool rudely);
 
-/* First address of an interface that is up and running and is not lo (classic specification, section 3.9). */
-te_status te_address_first_interface(bool ipv6, char *host, size_t size);
-
-/* Connects with an absolute deadline, in the caller; the socket returned is non-blocking, close-on-exec, without delay.
- * TE_SOCKET, TE_TIMED_OUT. */
-te_status te_connect(const struct te_address *address, int64_t deadline_ns, int *descriptor);
-/* Sends or receives exactly size bytes by the deadline. TE_SOCKET (also when the peer closes), TE_TIMED_OUT. */
-te_status te_send_all(int descriptor, const void *bytes, size_t size, int64_t deadline_ns);
-te_status te_receive_all(int descriptor, void *bytes, size_t size, int64_t deadline_ns);
-
 /* A listening, non-blocking socket on a random free port of [minimum, maximum] (at most 500 tries), for IPv6 and IPv4
  * where the system has both. TE_SOCKET. */
 te_status te_listen_any_port(uint16_t minimum, uint16_t maximum, int backlog, int *descriptor, uint16_t *port);
-te_status te_listen_port(uint16_t port, int backlog, int *descriptor);
 
 #endif

@@ -9,9 +9,9 @@
 /* after the above */
 #include <cmocka.h>
 
-#include "core/clock.h"
 #include "core/net/address.h"
 #include "tests/unit/both_families.h"
+#include "tests/unit/socket_helpers.h"
 
 static void test_split(void **state)
 {
@@ -153,12 +153,13 @@ static void test_listen_and_connect_over_both_families(void **state)
         int descriptor;
 
         assert_int_equal(te_address_resolve(hosts[i], port, false, &address, 1, &count), TE_OK);
+        descriptor = test_connect_address(&address.storage, address.length);
         if (strchr(hosts[i], ':') != NULL && !host_has_ipv6()) {
             /* The IPv4 half of the same socket must do there. */
-            assert_int_equal(te_connect(&address, te_now_ns() + 5 * TE_NS_PER_SECOND, &descriptor), TE_SOCKET);
+            assert_true(descriptor < 0);
             continue;
         }
-        assert_int_equal(te_connect(&address, te_now_ns() + 5 * TE_NS_PER_SECOND, &descriptor), TE_OK);
+        assert_true(descriptor >= 0);
         assert_true(te_address_is_local(descriptor));
         close(descriptor);
     }
@@ -191,23 +192,6 @@ static void test_taken_ports_are_passed_over(void **state)
     fail_msg("no three free ports next to each other");
 }
 
-static void test_silent_peers_end_with_the_deadline(void **state)
-{
-    struct te_address address;
-    uint16_t port;
-    size_t count;
-    int listening, descriptor;
-    char byte;
-
-    (void)state;
-    assert_int_equal(te_listen_any_port(15000, 17000, 16, &listening, &port), TE_OK);
-    assert_int_equal(te_address_resolve("127.0.0.1", port, false, &address, 1, &count), TE_OK);
-    assert_int_equal(te_connect(&address, te_now_ns() + 5 * TE_NS_PER_SECOND, &descriptor), TE_OK);
-    assert_int_equal(te_receive_all(descriptor, &byte, 1, te_now_ns() + TE_NS_PER_MS), TE_TIMED_OUT);
-    close(listening);
-    close(descriptor);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,7 +202,6 @@ int main(void)
         cmocka_unit_test(test_one_family_comes_first),
         cmocka_unit_test(test_listen_and_connect_over_both_families),
         cmocka_unit_test(test_taken_ports_are_passed_over),
-        cmocka_unit_test(test_silent_peers_end_with_the_deadline),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
