@@ -362,6 +362,31 @@ static void recorded_answers_have_the_recorded_results(void **state)
     g_free(replay.memory);
 }
 
+static void play_probe(const struct vector *vector, void *data)
+{
+    struct te_classic *classic = create();
+    struct scripted_peer peer;
+    unsigned *played = data;
+    char name[32];
+
+    peer_start(&peer, vector);
+    g_snprintf(name, sizeof(name), "127.0.0.1:%u", peer.control_port);
+    vector_assert(vector, te_classic_probe(classic, name) == 0);
+    te_classic_destroy(classic);
+    peer_stop(&peer);
+    vector_assert(vector, atomic_load(&peer.control_calls) == 1 && !atomic_load(&peer.bad_request));
+    (*played)++;
+}
+
+static void a_probe_is_the_recorded_one(void **state)
+{
+    unsigned played = 0;
+
+    (void)state;
+    vector_for_each("classic-session-probe", play_probe, &played);
+    assert_int_equal(played, 1);
+}
+
 /* ---- Peers without a recording ---- */
 
 static struct te_classic *create_with(const char *name, const char *value)
@@ -612,6 +637,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_answers_have_the_recorded_results),
+        cmocka_unit_test(a_probe_is_the_recorded_one),
         cmocka_unit_test(an_unreachable_peer_is_told_apart),
         cmocka_unit_test(one_family_is_tried_first),
         cmocka_unit_test(a_silent_peer_is_given_up),
