@@ -85,7 +85,7 @@ static te_status make_call(struct call *call, const char *host, uint16_t port, b
     int64_t connect_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND;
     int64_t end_ns = te_now_ns() + 2 * connect_ns;
     size_t count;
-    te_status status = te_address_resolve(host, port, addresses, ADDRESSES_MAX, &count);
+    te_status status = te_address_resolve(host, port, settings->use_ipv6, addresses, ADDRESSES_MAX, &count);
 
     te_frame_decoder_init(&call->decoder, settings->handshake_maximum_length);
     call->sent = false;
@@ -106,9 +106,16 @@ static te_status make_call(struct call *call, const char *host, uint16_t port, b
     return te_fail(status, "%s (%s): %s", name, text, te_status_message());
 }
 
-static void free_text(GString *text)
+/* make_call with the text of the request, which it frees. */
+static te_status call_with_text(struct call *call, GString *text, const char *host, uint16_t port, bool repeatable)
 {
+    te_status status;
+
+    call->text = text->str;
+    call->length = text->len;
+    status = make_call(call, host, port, repeatable);
     g_string_free(text, TRUE);
+    return status;
 }
 
 /* As a real engine does, the request carries the own descriptor, of which the peer makes no use; one that is too long
@@ -146,11 +153,8 @@ static te_status notify(struct te_engine *engine, const char *host, uint16_t por
     te_status status;
 
     te_notify_request_write(text, name, name_length, message, message_length);
-    call.text = text->str;
-    call.length = text->len;
-    status = make_call(&call, host, port, false);
+    status = call_with_text(&call, text, host, port, false);
     *sent = call.sent;
-    free_text(text);
     if (status != TE_OK)
         return status;
     reply = te_frame_decoder_frame(&call.decoder);
@@ -178,7 +182,7 @@ static te_status check_notification(struct te_engine *engine, const char *name, 
     text = g_string_new(NULL);
     te_notify_request_write(text, name, name_length, message, message_length);
     length = text->len;
-    free_text(text);
+    g_string_free(text, TRUE);
     if (length + 1 > limit)
         return te_fail(TE_INVALID_ARGUMENT, "a notification of %zu bytes takes %zu as a message: at most %zu",
                        name_length + message_length, length + 1, limit);
@@ -187,10 +191,13 @@ static te_status check_notification(struct te_engine *engine, const char *name, 
 
 static te_status probe(struct te_engine *engine, const char *host, uint16_t port)
 {
-    struct call call = {.engine = engine, .type = TE_FRAME_PROBE, .text = "{}\n", .length = 3};
+    GString *text = g_string_new(NULL);
+    struct call call = {.engine = engine, .type = TE_FRAME_PROBE};
     struct te_frame reply;
-    te_status status = make_call(&call, host, port, true);
+    te_status status;
 
+    te_probe_request_write(text);
+    status = call_with_text(&call, text, host, port, true);
     if (status != TE_OK)
         return status;
     reply = te_frame_decoder_frame(&call.decoder);
@@ -208,10 +215,7 @@ te_status te_classic_connect_message(struct te_engine *engine, const char *host,
     te_status status;
 
     te_handshake_write(text, request);
-    call.text = text->str;
-    call.length = text->len;
-    status = make_call(&call, host, port, false);
-    free_text(text);
+    status = call_with_text(&call, text, host, port, false);
     if (status != TE_OK)
         return status;
     frame = te_frame_decoder_frame(&call.decoder);

@@ -60,13 +60,9 @@ static void end_session(struct session *session)
     g_free(session);
 }
 
-/* Closes without an answer and says who and why. */
 static void refuse(struct session *session, const char *why)
 {
-    char peer[TE_ADDRESS_TEXT_MAX];
-
-    te_control_session_peer(&session->base, peer, sizeof(peer));
-    te_log_limited(TE_LOG_WARNING, "handshake port: connection from %s closed: %s", peer, why);
+    te_control_session_log_refusal(&session->base, why);
     end_session(session);
 }
 

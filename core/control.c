@@ -84,14 +84,14 @@ void te_control_session_timeout(struct te_control_session *session, int64_t dela
     te_reactor_timer_set(session->control->reactor, &session->timer, te_now_ns() + delay_ns);
 }
 
-void te_control_session_peer(const struct te_control_session *session, char *text, size_t size)
+void te_control_session_log_refusal(const struct te_control_session *session, const char *why)
 {
     struct te_address address = {.length = sizeof(address.storage)};
+    char peer[TE_ADDRESS_TEXT_MAX] = "a peer that has gone";
 
     if (getpeername(session->watch.descriptor, (struct sockaddr *)&address.storage, &address.length) == 0)
-        te_address_text(&address, text, size);
-    else
-        g_strlcpy(text, "a peer that has gone", size);
+        te_address_text(&address, peer, sizeof(peer));
+    te_log_limited(TE_LOG_WARNING, "control port: connection from %s closed: %s", peer, why);
 }
 
 /* Connections whose dialect is not known yet */
@@ -110,10 +110,7 @@ static void close_newcomer(struct newcomer *newcomer)
 
 static void refuse_newcomer(struct newcomer *newcomer, const char *why)
 {
-    char peer[TE_ADDRESS_TEXT_MAX];
-
-    te_control_session_peer(&newcomer->session, peer, sizeof(peer));
-    te_log_limited(TE_LOG_WARNING, "control port: connection from %s closed: %s", peer, why);
+    te_control_session_log_refusal(&newcomer->session, why);
     close_newcomer(newcomer);
 }
 

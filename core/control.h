@@ -46,7 +46,7 @@ bool te_control_session_charge(struct te_control_session *session, size_t bytes)
 /* Sets the timer to delay_ns from now. */
 void te_control_session_timeout(struct te_control_session *session, int64_t delay_ns);
 
-/* The peer's address for messages. */
-void te_control_session_peer(const struct te_control_session *session, char *text, size_t size);
+/* Warns that the peer's connection is closed without an answer, and why; does not close it. */
+void te_control_session_log_refusal(const struct te_control_session *session, const char *why);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * One request and its answer on a connection of its own, for calls that block. What core/net/address.h offers for
- * this, and besides: every wait ends early once the engine is closing, so that destroying an engine never waits for a
- * dead peer.
+ * One request and its answer on a connection of its own, for calls that block. Every wait ends early once the engine is
+ * closing, so that destroying an engine never waits for a dead peer.
  */
 #ifndef TE_CORE_EXCHANGE_H
 #define TE_CORE_EXCHANGE_H

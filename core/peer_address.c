@@ -38,20 +38,21 @@ static enum scope scope_of(const struct te_address *address)
 
 /* The addresses of a host that the peer names, unless they cannot be meant for a peer that was opened at opened_host.
  */
-static size_t resolve_meant(const char *host, uint16_t port, const char *opened_host,
+static size_t resolve_meant(const struct te_engine *engine, const char *host, uint16_t port, const char *opened_host,
                             struct te_address addresses[ADDRESSES_MAX])
 {
+    bool ipv6_first = engine->settings.use_ipv6;
     struct te_address opened[ADDRESSES_MAX];
     size_t count, opened_count;
 
     /* A number, which the system would take for an IPv4 address, is what the released wheel ignores. */
     if (strspn(host, "0123456789") == strlen(host) ||
-        te_address_resolve(host, port, addresses, ADDRESSES_MAX, &count) != TE_OK)
+        te_address_resolve(host, port, ipv6_first, addresses, ADDRESSES_MAX, &count) != TE_OK)
         return 0;
     if (scope_of(&addresses[0]) == SCOPE_ANYWHERE || strcmp(host, opened_host) == 0)
         return count;
     if (scope_of(&addresses[0]) == SCOPE_LOOPBACK &&
-        te_address_resolve(opened_host, port, opened, ADDRESSES_MAX, &opened_count) == TE_OK &&
+        te_address_resolve(opened_host, port, ipv6_first, opened, ADDRESSES_MAX, &opened_count) == TE_OK &&
         scope_of(&opened[0]) == SCOPE_ANYWHERE)
         return 0;
     return scope_of(&addresses[0]) == SCOPE_WILDCARD ? 0 : count;
@@ -76,13 +77,14 @@ void te_peer_data_host(struct te_engine *engine, const struct te_segment_descrip
 {
     struct te_address addresses[ADDRESSES_MAX];
     uint16_t port = descriptor->tcp_data_port;
+    bool ipv6_first = engine->settings.use_ipv6;
     size_t count;
 
     host[0] = '\0';
     if (port == 0)
         return;
-    count = resolve_meant(descriptor->tcp_data_host, port, opened_host, addresses);
-    if (count == 0 && te_address_resolve(opened_host, port, addresses, ADDRESSES_MAX, &count) != TE_OK)
+    count = resolve_meant(engine, descriptor->tcp_data_host, port, opened_host, addresses);
+    if (count == 0 && te_address_resolve(opened_host, port, ipv6_first, addresses, ADDRESSES_MAX, &count) != TE_OK)
         return;
     te_address_host(&addresses[first_reachable(engine, addresses, count)], host, TE_HOST_MAX);
 }
@@ -97,7 +99,7 @@ size_t te_peer_control_targets(struct te_engine *engine, const struct te_segment
 
     if (te_server_name_split(descriptor->name, (uint16_t)engine->settings.handshake_port, named->host, &named->port) ==
             TE_OK &&
-        resolve_meant(named->host, named->port, opened_host, addresses) > 0)
+        resolve_meant(engine, named->host, named->port, opened_host, addresses) > 0)
         count = 1;
     if (count == 1 && strcmp(named->host, opened_host) == 0 && named->port == opened_port)
         return count;

@@ -48,9 +48,10 @@ static const struct te_setting_row rows[] = {
     {name, alias, TE_SETTING_INTEGER, initial, "1024..32767, 61000..65535", help},
 #define TE_TEXT(field, name, alias, initial, empty, help)     {name, alias, TE_SETTING_TEXT, initial, "text", help},
 #define TE_CHOICE(field, name, alias, initial, choices, help) {name, alias, TE_SETTING_CHOICE, initial, choices, help},
-#define TE_EXACTLY(field, name, alias, value, choices, help)  {name, alias, TE_SETTING_CHOICE, "", choices, help},
-#define TE_UNUSED(name, reason)                               {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", reason},
-#define TE_FOREIGN(name)                                      {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", "read by programs that use the library"},
+#define TE_EXACTLY(field, name, alias, initial, value, choices, help)                                                  \
+    {name, alias, TE_SETTING_CHOICE, initial, choices, help},
+#define TE_UNUSED(name, reason) {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", reason},
+#define TE_FOREIGN(name)        {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", "read by programs that use the library"},
 #include "core/settings.def"
 };
 
@@ -64,7 +65,7 @@ static const struct rule rules[] = {
 #define TE_TEXT(field, name, alias, initial, empty, help)                                                              \
     {.kind = RULE_TEXT, .offset = FIELD(field), .otherwise = (empty)},
 #define TE_CHOICE(field, name, alias, initial, choices, help) {.kind = RULE_CHOICE, .offset = FIELD(field)},
-#define TE_EXACTLY(field, name, alias, value, choices, help)                                                           \
+#define TE_EXACTLY(field, name, alias, initial, value, choices, help)                                                  \
     {.kind = RULE_EXACTLY, .offset = FIELD(field), .wanted = (value)},
 #define TE_UNUSED(name, reason) {.kind = RULE_UNUSED},
 #define TE_FOREIGN(name)        {.kind = RULE_FOREIGN},
@@ -213,18 +214,21 @@ static void apply_use_tent(struct te_settings *settings, int row, const char *la
     g_free(value);
 }
 
-static void apply_integer(struct te_settings *settings, int row, const char *label, const char *text)
+/* Whether the text counts. */
+static bool apply_integer(struct te_settings *settings, int row, const char *label, const char *text)
 {
     const struct rule *rule = &rules[row];
     int64_t *field = number_field(settings, row);
     int64_t number;
 
     if (parse_integer(text, &number) && number >= rule->minimum && number <= rule->maximum &&
-        !(number == 0 && rule->minimum < 0))
+        !(number == 0 && rule->minimum < 0)) {
         *field = number;
-    else
-        te_settings_warn_once("%s=%.64s is not a whole number in %s; %s stays %" G_GINT64_FORMAT, label, text,
-                              rows[row].range, rows[row].name, *field);
+        return true;
+    }
+    te_settings_warn_once("%s=%.64s is not a whole number in %s; %s stays %" G_GINT64_FORMAT, label, text,
+                          rows[row].range, rows[row].name, *field);
+    return false;
 }
 
 /* A port that is none becomes 0, which makes the whole range fall back in complete_port_range(). */
@@ -238,16 +242,25 @@ static void apply_port(struct te_settings *settings, int row, const char *label,
     te_settings_warn_once("%s=%.64s is not a port in %s", label, text, rows[row].range);
 }
 
-static void apply_choice(struct te_settings *settings, int row, const char *label, const char *text)
+/* Whether the text counts. */
+static bool apply_choice(struct te_settings *settings, int row, const char *label, const char *text)
 {
     if (!is_one_of(text, rows[row].range, false)) {
-        te_settings_warn_once("%s=%.64s is none of %s; ignored", label, text, rows[row].range);
-    } else if (rules[row].kind == RULE_EXACTLY) {
+        const char *source;
+        char *value = te_settings_value(settings, (size_t)row, &source);
+
+        te_settings_warn_once("%s=%.64s is none of %s; %s stays %s", label, text, rows[row].range, rows[row].name,
+                              value);
+        g_free(value);
+        return false;
+    }
+    if (rules[row].kind == RULE_EXACTLY) {
         *bool_field(settings, row) = strcmp(text, rules[row].wanted) == 0;
     } else {
         g_free(*text_field(settings, row));
         *text_field(settings, row) = g_strdup(text);
     }
+    return true;
 }
 
 static void apply_text(struct te_settings *settings, int row, const char *text)
@@ -274,7 +287,8 @@ void te_settings_apply(struct te_settings *settings, int row, const char *label,
             apply_boolean(settings, row, label, text);
         break;
     case RULE_INTEGER:
-        apply_integer(settings, row, label, text);
+        if (!apply_integer(settings, row, label, text))
+            return;
         break;
     case RULE_PORT:
         apply_port(settings, row, label, text);
@@ -284,7 +298,8 @@ void te_settings_apply(struct te_settings *settings, int row, const char *label,
         break;
     case RULE_CHOICE:
     case RULE_EXACTLY:
-        apply_choice(settings, row, label, text);
+        if (!apply_choice(settings, row, label, text))
+            return;
         break;
     case RULE_UNUSED:
         inform_once("%s has no meaning here: %s", label, rows[row].help);
@@ -301,7 +316,7 @@ static void apply_defaults(struct te_settings *settings)
 {
     memset(settings, 0, sizeof(*settings));
     for (int row = 0; row < ROWS; row++) {
-        if (rules[row].kind != RULE_PRESENCE && rules[row].kind != RULE_EXACTLY && rules[row].kind < RULE_UNUSED)
+        if (rules[row].kind != RULE_PRESENCE && rules[row].kind < RULE_UNUSED)
             te_settings_apply(settings, row, rows[row].name, rows[row].default_text, TE_FROM_DEFAULT);
     }
 }
@@ -387,18 +402,20 @@ static void complete_port_range(struct te_settings *settings)
                           settings->minimum_port, settings->maximum_port);
 }
 
-/* Who asks for more patience with a peer than the silence timeout has gets it. */
+/* Where one of the classic engine's two timeouts is given, the smaller of them is the silence timeout. */
 static void complete_silence_timeout(struct te_settings *settings)
 {
-    static const char *const longer[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
+    static const char *const classic[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
+    int64_t smallest_seconds = INT64_MAX;
 
-    for (size_t i = 0; i < G_N_ELEMENTS(longer); i++) {
-        int row = te_settings_find_row(longer[i], false);
+    for (size_t i = 0; i < G_N_ELEMENTS(classic); i++) {
+        int row = te_settings_find_row(classic[i], false);
 
         if (settings->sources[row] != TE_FROM_DEFAULT)
-            settings->tcp_silence_timeout_ms =
-                MAX(settings->tcp_silence_timeout_ms, (uint64_t)*number_field(settings, row) * 1000);
+            smallest_seconds = MIN(smallest_seconds, *number_field(settings, row));
     }
+    if (smallest_seconds != INT64_MAX)
+        settings->tcp_silence_timeout_ms = (uint64_t)smallest_seconds * 1000;
 }
 
 static void complete(struct te_settings *settings)
@@ -472,8 +489,9 @@ char *te_settings_value(const struct te_settings *settings, size_t row, const ch
     switch (rules[row].kind) {
     case RULE_PRESENCE:
     case RULE_BOOLEAN:
-    case RULE_EXACTLY:
         return g_strdup(*bool_field(readable, (int)row) ? "true" : "false");
+    case RULE_EXACTLY:
+        return g_strdup(*bool_field(readable, (int)row) ? rules[row].wanted : rows[row].default_text);
     case RULE_INTEGER:
     case RULE_PORT:
         return g_strdup_printf("%" G_GINT64_FORMAT, *number_field(readable, (int)row));

@@ -19,9 +19,6 @@ struct te_settings {
     /* engine */
     bool force_tcp;                             /* MC_FORCE_TCP, presence */
     bool use_ipv6;                              /* MC_USE_IPV6, presence */
-    bool legacy_rpc_port_binding;               /* MC_LEGACY_RPC_PORT_BINDING, presence */
-    char *tcp_bind_address;                     /* MC_TCP_BIND_ADDRESS */
-    char *metadata_cluster_id;                  /* MC_METADATA_CLUSTER_ID */
     uint64_t minimum_port;                      /* MC_MIN_RPC_PORT, MC_MIN_PRC_PORT */
     uint64_t maximum_port;                      /* MC_MAX_RPC_PORT, MC_MAX_PRC_PORT */
     uint64_t handshake_port;                    /* MC_HANDSHAKE_PORT */
@@ -34,7 +31,6 @@ struct te_settings {
     uint64_t metadata_refresh_interval_seconds; /* MC_TE_METADATA_REFRESH_INTERVAL_SECONDS */
     int64_t slice_timeout_seconds;              /* MC_SLICE_TIMEOUT, -1 off */
     char *log_level;                            /* MC_LOG_LEVEL: TRACE, INFO, WARNING, ERROR */
-    char *log_directory;                        /* MC_LOG_DIR */
     char *custom_topology_file;                 /* MC_CUSTOM_TOPO_JSON */
     bool metrics;                               /* MC_TE_METRIC */
     uint64_t metrics_interval_seconds;          /* MC_TE_METRIC_INTERVAL_SECONDS */
@@ -48,7 +44,7 @@ struct te_settings {
     uint64_t tcp_status_timeout_seconds;   /* MC_TCP_STATUS_TIMEOUT_SEC, 30 */
     uint64_t tcp_progress_timeout_seconds; /* MC_TCP_PROGRESS_TIMEOUT_SEC, 30 */
     uint64_t tcp_silence_timeout_ms; /* TE_TCP_SILENCE_TIMEOUT_MS, 10000: nothing moved in either direction while work
-                                        waits; raised to the two above where they were given and are longer */
+                                        waits; the smaller of the two above where one of them is given */
     uint64_t tcp_fence_timeout_ms; /* TE_TCP_FENCE_TIMEOUT_MS, 500: how long a half-closed connection may take before it
                                       is reset */
     uint64_t tcp_idle_timeout_seconds;  /* TE_TCP_IDLE_TIMEOUT_SEC, 300: an unused connection is closed */
@@ -91,7 +87,8 @@ struct te_setting_row {
     const char *help;  /* for TE_SETTING_WITHOUT_MEANING: why */
 };
 const struct te_setting_row *te_settings_rows(size_t *count);
-/* Whether a setting, called by its name in the environment, was given rather than left to its default. */
+/* Whether a setting, called by its name in the environment, was given rather than left to its default. A malformed
+ * number or choice is as none. */
 bool te_settings_given(const struct te_settings *settings, const char *name);
 
 /* The value as text (g_malloc'ed) and where it came from ("default", "file", "environment"). */

@@ -12,7 +12,8 @@ enum { TE_SETTINGS_FILE_MAX_BYTES = 1024 * 1024, TE_SETTINGS_FILE_MAX_DEPTH = 16
 /* The row of that name, or -1. In a file the short form counts as well. */
 int te_settings_find_row(const char *name, bool in_file);
 
-/* Sets a row from text, or warns and leaves it as it is. label: what the value is called in messages. */
+/* Sets a row and its source from text, or warns and leaves both as they are. label: what the value is called in
+ * messages. */
 void te_settings_apply(struct te_settings *settings, int row, const char *label, const char *text,
                        enum te_settings_source source);
 

@@ -36,7 +36,4 @@ te_status te_fail(te_status code, const char *format, ...) __attribute__((format
 /* The message of the last te_fail() in this thread, or "". Valid until the next failure in this thread. */
 const char *te_status_message(void);
 
-/* Short English name of a code, for messages; never NULL. */
-const char *te_status_name(te_status code);
-
 #endif

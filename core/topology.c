@@ -19,7 +19,7 @@ struct location {
 
 struct te_topology {
     GPtrArray *locations; /* struct location *, by name */
-    GPtrArray *devices;   /* char *, borrowed from the locations */
+    GPtrArray *devices;   /* char *, borrowed from the locations; all, in the order of their first appearance */
 };
 
 static void location_free(gpointer data)
@@ -182,16 +182,6 @@ te_status te_topology_read(const char *path, struct te_topology **topology)
     return status;
 }
 
-size_t te_topology_device_count(const struct te_topology *topology)
-{
-    return topology->devices->len;
-}
-
-const char *te_topology_device(const struct te_topology *topology, size_t index)
-{
-    return g_ptr_array_index(topology->devices, index);
-}
-
 /* showLinks */
 
 static void append_names(GString *text, const GPtrArray *names)
@@ -209,7 +199,7 @@ void te_topology_show(const struct te_topology *topology, GString *text)
     }
     for (guint i = 0; i < topology->devices->len; i++)
         g_string_append_printf(text, "  %s  (topology only; RDMA transport not initialized)\n",
-                               te_topology_device(topology, i));
+                               (const char *)g_ptr_array_index(topology->devices, i));
     g_string_append(text, "\n=== Topology (NIC Selection) ===\n");
     for (guint i = 0; i < topology->locations->len; i++) {
         const struct location *location = g_ptr_array_index(topology->locations, i);
@@ -306,7 +296,7 @@ void te_topology_show_json(const struct te_topology *topology, GString *text)
         for (guint i = 0; i < topology->devices->len; i++) {
             if (i > 0)
                 g_string_append_c(text, ',');
-            append_device(text, te_topology_device(topology, i));
+            append_device(text, g_ptr_array_index(topology->devices, i));
         }
         append_line(text, 1);
         g_string_append_c(text, ']');

@@ -22,10 +22,6 @@ te_status te_topology_parse(const char *text, size_t length, struct te_topology 
 /* From a file of at most 16 MiB. TE_METADATA: it cannot be read or is empty. */
 te_status te_topology_read(const char *path, struct te_topology **topology);
 
-/* Names of all devices, in the order of their first appearance. */
-size_t te_topology_device_count(const struct te_topology *topology);
-const char *te_topology_device(const struct te_topology *topology, size_t index);
-
 /* What showLinks prints (classic specification 1.7), as long as no transport uses devices: text for people or JSON. */
 void te_topology_show(const struct te_topology *topology, GString *text);
 void te_topology_show_json(const struct te_topology *topology, GString *text);

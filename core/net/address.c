@@ -1,13 +1,9 @@
 #include "core/net/address.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* An IPv6 literal, optionally with %scope, in the first length bytes of text. */
@@ -99,13 +95,27 @@ void te_server_name_join(const char *host, uint16_t port, char *name, size_t siz
         snprintf(name, size, "%s:%u", host, port);
 }
 
-te_status te_address_resolve(const char *host, uint16_t port, struct te_address *addresses, size_t capacity,
-                             size_t *count)
+/* Adds those of one family to the found addresses; returns how many there are then. */
+static size_t add_addresses(const struct addrinfo *list, int family, struct te_address *addresses, size_t capacity,
+                            size_t found)
+{
+    for (const struct addrinfo *entry = list; entry != NULL && found < capacity; entry = entry->ai_next) {
+        if (entry->ai_family != family || entry->ai_addrlen > sizeof(addresses[found].storage))
+            continue;
+        memcpy(&addresses[found].storage, entry->ai_addr, entry->ai_addrlen);
+        addresses[found].length = entry->ai_addrlen;
+        found++;
+    }
+    return found;
+}
+
+te_status te_address_resolve(const char *host, uint16_t port, bool ipv6_first, struct te_address *addresses,
+                             size_t capacity, size_t *count)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     struct addrinfo *list = NULL;
     char service[8];
-    size_t found = 0;
+    size_t found;
     int error;
 
     if (host[0] == '\0')
@@ -118,13 +128,8 @@ te_status te_address_resolve(const char *host, uint16_t port, struct te_address 
     }
     if (error != 0)
         return te_fail(TE_DNS, "cannot resolve host name \"%s\": %s", host, gai_strerror(error));
-    for (struct addrinfo *entry = list; entry != NULL && found < capacity; entry = entry->ai_next) {
-        if (entry->ai_addrlen > sizeof(addresses[found].storage))
-            continue;
-        memcpy(&addresses[found].storage, entry->ai_addr, entry->ai_addrlen);
-        addresses[found].length = entry->ai_addrlen;
-        found++;
-    }
+    found = add_addresses(list, ipv6_first ? AF_INET6 : AF_INET, addresses, capacity, 0);
+    found = add_addresses(list, ipv6_first ? AF_INET : AF_INET6, addresses, capacity, found);
     freeaddrinfo(list);
     if (found == 0)
         return te_fail(TE_DNS, "host name \"%s\" has no address", host);
@@ -195,30 +200,4 @@ bool te_address_is_local(int connected_socket)
         (ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24) == 127)
         return true;
     return same_host(&own, &peer);
-}
-
-te_status te_address_first_interface(bool ipv6, char *host, size_t size)
-{
-    struct ifaddrs *list = NULL;
-    te_status status;
-
-    if (getifaddrs(&list) != 0)
-        return te_fail(TE_SOCKET, "cannot list the network interfaces: %s", strerror(errno));
-    status = TE_DEVICE_NOT_FOUND;
-    for (struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
-        int family = ipv6 ? AF_INET6 : AF_INET;
-        socklen_t length = ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-
-        if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != family || strcmp(entry->ifa_name, "lo") == 0 ||
-            (entry->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
-            continue;
-        if (getnameinfo(entry->ifa_addr, length, host, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0) {
-            status = TE_OK;
-            break;
-        }
-    }
-    freeifaddrs(list);
-    if (status != TE_OK)
-        te_fail(status, "no network interface but lo is up with an %s address", ipv6 ? "IPv6" : "IPv4");
-    return status;
 }

@@ -23,10 +23,10 @@ te_status te_server_name_split(const char *name, uint16_t default_port, char hos
 /* "host:port", the host in brackets if it is an IPv6 literal. Writes at most size bytes, NUL included. */
 void te_server_name_join(const char *host, uint16_t port, char *name, size_t size);
 
-/* Resolves a host to at most capacity addresses, numeric ones without any look-up. Blocks as the system's resolver
- * does. TE_DNS. */
-te_status te_address_resolve(const char *host, uint16_t port, struct te_address *addresses, size_t capacity,
-                             size_t *count);
+/* Resolves a host to at most capacity addresses, numeric ones without any look-up: all IPv4 ones and then all IPv6
+ * ones, or the other way round. Blocks as the system's resolver does. TE_DNS. */
+te_status te_address_resolve(const char *host, uint16_t port, bool ipv6_first, struct te_address *addresses,
+                             size_t capacity, size_t *count);
 /* Numeric text without port; for messages and as resolved_host. */
 void te_address_host(const struct te_address *address, char *text, size_t size);
 uint16_t te_address_port(const struct te_address *address);
@@ -39,19 +39,8 @@ bool te_address_is_local(int connected_socket);
  * rudely with a reset, after which the peer drops what it has not taken yet. */
 void te_socket_close(int descriptor, bool rudely);
 
-/* First address of an interface that is up and running and is not lo (classic specification, section 3.9). */
-te_status te_address_first_interface(bool ipv6, char *host, size_t size);
-
-/* Connects with an absolute deadline, in the caller; the socket returned is non-blocking, close-on-exec, without delay.
- * TE_SOCKET, TE_TIMED_OUT. */
-te_status te_connect(const struct te_address *address, int64_t deadline_ns, int *descriptor);
-/* Sends or receives exactly size bytes by the deadline. TE_SOCKET (also when the peer closes), TE_TIMED_OUT. */
-te_status te_send_all(int descriptor, const void *bytes, size_t size, int64_t deadline_ns);
-te_status te_receive_all(int descriptor, void *bytes, size_t size, int64_t deadline_ns);
-
 /* A listening, non-blocking socket on a random free port of [minimum, maximum] (at most 500 tries), for IPv6 and IPv4
  * where the system has both. TE_SOCKET. */
 te_status te_listen_any_port(uint16_t minimum, uint16_t maximum, int backlog, int *descriptor, uint16_t *port);
-te_status te_listen_port(uint16_t port, int backlog, int *descriptor);
 
 #endif

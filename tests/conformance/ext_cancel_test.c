@@ -6,40 +6,14 @@
 enum { SIZE = 64 * KIB };
 #define SECOND INT64_C(1000000000)
 
-/* A peer that holds requests up until it is released. */
-struct stalling {
-    transfer_engine_t engine;
-    struct raw_peer *peer;
-    segment_id_t segment;
-    uint8_t *local;
-};
-
-static struct stalling stalling_new(void)
-{
-    struct stalling stalling = {.engine = engine_new(), .peer = raw_peer_start(), .local = memory_new(SIZE)};
-    stalling.segment = engine_open(stalling.engine, stalling.peer->name);
-    raw_peer_behave(stalling.peer, RAW_STALL_HALF_WAY, 0);
-    return stalling;
-}
-
-/* A request that is with the peer when this returns. */
-static batch_id_t submit_stalling(struct stalling *stalling)
-{
-    unsigned before = raw_peer_requests(stalling->peer);
-    batch_id_t batch =
-        submit_one(stalling->engine, READ, stalling->local, stalling->segment, (uintptr_t)stalling->peer->memory, SIZE);
-    raw_peer_request(stalling->peer, before, false);
-    return batch;
-}
-
 /* ---- cancelling ---- */
 
 static void ext_cancel_running(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
+    struct stalling stalling = stalling_new(SIZE);
     for (int round = 0; round < 5; round++) {
-        batch_id_t batch = submit_stalling(&stalling);
+        batch_id_t batch = stalling_submit(&stalling);
         assert_int_equal(te_cancel_task(stalling.engine, batch, 0), 0);
         assert_int_equal(te_wait_batch(stalling.engine, batch, -1), 0);
         assert_int_equal(task_status(stalling.engine, batch, 0), CANCELED);
@@ -54,7 +28,7 @@ static void ext_cancel_queued(void **state)
 {
     (void)state;
     enum { COUNT = 200, EACH = 16 * KIB };
-    struct stalling stalling = stalling_new();
+    struct stalling stalling = stalling_new(SIZE);
     uint8_t *local = memory_new(COUNT * EACH);
     struct transfer_request requests[COUNT];
     for (size_t index = 0; index < COUNT; index++)
@@ -126,7 +100,7 @@ static void ext_cancel_finished(void **state)
 static void ext_a_canceled_submit_does_not_notify(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
+    struct stalling stalling = stalling_new(SIZE);
     struct transfer_request request =
         request_of(READ, stalling.local, stalling.segment, (uintptr_t)stalling.peer->memory, SIZE);
     batch_id_t batch = batch_new(stalling.engine, 1);
@@ -248,7 +222,7 @@ static void ext_high_goes_before_low(void **state)
 static void ext_a_deadline_ends_what_stalls_and_nothing_else(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
+    struct stalling stalling = stalling_new(SIZE);
     te_submit_options_t soon = {.struct_size = sizeof(soon), .deadline_ns = 100000000};
     struct transfer_request request =
         request_of(READ, stalling.local, stalling.segment, (uintptr_t)stalling.peer->memory, SIZE);
@@ -273,8 +247,8 @@ static void ext_slice_timeout_makes_it_a_timeout(void **state)
 {
     (void)state;
     setenv("MC_SLICE_TIMEOUT", "1", 1); /* only where asked for: callers' behaviour 25 */
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     assert_int_equal(te_wait_batch(stalling.engine, batch, -1), 0);
     assert_int_equal(task_status(stalling.engine, batch, 0), TIMEOUT);
     te_batch_status_t whole = {.struct_size = sizeof(whole)};
@@ -291,7 +265,7 @@ static void ext_slice_timeout_makes_it_a_timeout(void **state)
 static void ext_batch_status_counts(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
+    struct stalling stalling = stalling_new(SIZE);
     struct pair pair = {.engine = stalling.engine, .local = stalling.local, .target = target_start()};
     pair.remote = target_memory(pair.target, SIZE);
     pair.segment = engine_open(pair.engine, pair.target->name);
@@ -351,8 +325,8 @@ static void ext_batch_status_minds_the_size(void **state)
 static void report_b01_a_canceled_task_ends_the_batch(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     te_batch_status_t whole = {.struct_size = sizeof(whole)};
     assert_int_equal(te_batch_status(stalling.engine, batch, &whole), 0);
     assert_int_equal(whole.status, WAITING);

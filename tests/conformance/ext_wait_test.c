@@ -11,32 +11,6 @@
 enum { SIZE = 64 * KIB };
 #define SECOND INT64_C(1000000000)
 
-/* A peer that holds requests up until it is released. */
-struct stalling {
-    transfer_engine_t engine;
-    struct raw_peer *peer;
-    segment_id_t segment;
-    uint8_t *local;
-};
-
-static struct stalling stalling_new(void)
-{
-    struct stalling stalling = {.engine = engine_new(), .peer = raw_peer_start(), .local = memory_new(SIZE)};
-    stalling.segment = engine_open(stalling.engine, stalling.peer->name);
-    raw_peer_behave(stalling.peer, RAW_STALL_HALF_WAY, 0);
-    return stalling;
-}
-
-/* A request that is with the peer when this returns. */
-static batch_id_t submit_stalling(struct stalling *stalling)
-{
-    unsigned before = raw_peer_requests(stalling->peer);
-    batch_id_t batch =
-        submit_one(stalling->engine, READ, stalling->local, stalling->segment, (uintptr_t)stalling->peer->memory, SIZE);
-    raw_peer_request(stalling->peer, before, false);
-    return batch;
-}
-
 static bool is_readable(int descriptor, int timeout_ms)
 {
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
@@ -102,8 +76,8 @@ static void ext_wait_for_one_task_tells_how_it_ended(void **state)
 static void ext_wait_gives_up_when_its_time_is_over(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     static const int64_t timeouts[] = {0, 1, 1000000, 50000000};
     for (size_t index = 0; index < sizeof(timeouts) / sizeof(timeouts[0]); index++) {
         struct transfer_status status = {.status = 77};
@@ -139,8 +113,8 @@ static void ext_several_threads_wait_for_one_batch(void **state)
 {
     (void)state;
     enum { THREADS = 6 };
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     struct waiter waiters[THREADS];
     pthread_t threads[THREADS];
     for (size_t index = 0; index < THREADS; index++) {
@@ -161,8 +135,8 @@ static void ext_several_threads_wait_for_one_batch(void **state)
 static void ext_a_waiter_is_woken_by_anothers_cancel(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     struct waiter waiter = {.engine = stalling.engine, .batch = batch, .result = 77};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_for_batch, &waiter), 0);
@@ -199,8 +173,8 @@ static void ext_waiters_on_different_batches_of_one_peer(void **state)
 static void ext_the_event_descriptor_of_a_batch(void **state)
 {
     (void)state;
-    struct stalling stalling = stalling_new();
-    batch_id_t batch = submit_stalling(&stalling);
+    struct stalling stalling = stalling_new(SIZE);
+    batch_id_t batch = stalling_submit(&stalling);
     int descriptor = te_batch_event_fd(stalling.engine, batch);
     assert_true(descriptor >= 0);
     assert_int_equal(te_batch_event_fd(stalling.engine, batch), descriptor);

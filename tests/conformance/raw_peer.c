@@ -594,3 +594,23 @@ char *raw_peer_last_call(struct raw_peer *shown, enum raw_message type)
     pthread_mutex_unlock(&peer->lock);
     return text;
 }
+
+/* ---- an engine and a peer that stalls ---- */
+
+struct stalling stalling_new(size_t size)
+{
+    struct stalling stalling = {
+        .engine = engine_new(), .peer = raw_peer_start(), .local = memory_new(size), .size = size};
+    stalling.segment = engine_open(stalling.engine, stalling.peer->name);
+    raw_peer_behave(stalling.peer, RAW_STALL_HALF_WAY, 0);
+    return stalling;
+}
+
+batch_id_t stalling_submit(const struct stalling *stalling)
+{
+    unsigned before = raw_peer_requests(stalling->peer);
+    batch_id_t batch = submit_one(stalling->engine, READ, stalling->local, stalling->segment,
+                                  (uintptr_t)stalling->peer->memory, stalling->size);
+    raw_peer_request(stalling->peer, before, false);
+    return batch;
+}

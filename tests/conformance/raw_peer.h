@@ -82,4 +82,19 @@ bool raw_peer_saw_byte(struct raw_peer *peer, uint8_t byte);
 /* The text of the last control call of a type, malloc'ed, "" before the first. */
 char *raw_peer_last_call(struct raw_peer *peer, enum raw_message type);
 
+/* An engine with size bytes of memory at local, and a peer that it has open, which stalls in the middle of each request
+ * until raw_peer_release(). */
+struct stalling {
+    transfer_engine_t engine;
+    struct raw_peer *peer;
+    segment_id_t segment;
+    uint8_t *local;
+    size_t size;
+};
+
+/* size: at most a mebibyte. */
+struct stalling stalling_new(size_t size);
+/* Reads all of it; the request is with the peer when this returns. */
+batch_id_t stalling_submit(const struct stalling *stalling);
+
 #endif

@@ -233,33 +233,21 @@ static void b26_a_batch_that_was_never_polled_is_freed(void **state)
     }
 }
 
-/* A request that stays under way until the peer is released. */
-static batch_id_t submit_stalling(transfer_engine_t engine, struct raw_peer *peer, segment_id_t segment, void *local)
-{
-    raw_peer_behave(peer, RAW_STALL_HALF_WAY, 1);
-    unsigned before = raw_peer_requests(peer);
-    batch_id_t batch = submit_one(engine, READ, local, segment, (uintptr_t)peer->memory, SIZE);
-    raw_peer_request(peer, before, false);
-    return batch;
-}
-
 static void b26_a_busy_batch_stays_valid(void **state)
 {
     (void)state;
-    struct raw_peer *peer = raw_peer_start();
-    transfer_engine_t engine = engine_new();
-    uint8_t *local = memory_new(SIZE);
-    segment_id_t segment = engine_open(engine, peer->name);
-    pattern_fill(peer->memory, SIZE, 26);
-    batch_id_t batch = submit_stalling(engine, peer, segment, local);
+    struct stalling stalling = stalling_new(SIZE);
+    transfer_engine_t engine = stalling.engine;
+    pattern_fill(stalling.peer->memory, SIZE, 26);
+    batch_id_t batch = stalling_submit(&stalling);
     assert_int_equal(task_status(engine, batch, 0), WAITING);
     for (int round = 0; round < 10; round++) {
         assert_int_equal(freeBatchID(engine, batch), 4);
         assert_int_equal(task_status(engine, batch, 0), WAITING);
     }
-    raw_peer_release(peer);
+    raw_peer_release(stalling.peer);
     assert_int_equal(finish(engine, batch, 0), COMPLETED);
-    assert_pattern(local, SIZE, 26);
+    assert_pattern(stalling.local, SIZE, 26);
     assert_int_equal(freeBatchID(engine, batch), 0);
     struct transfer_status status;
     assert_int_equal(freeBatchID(engine, batch), 1);

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/notification.h"
 #include "core/peer.h"
+#include "tests/unit/both_families.h"
 #include "tests/unit/socket_helpers.h"
 #include "wire/classic/descriptor.h"
 #include "wire/classic/frame.h"
@@ -361,6 +362,31 @@ static void recorded_answers_have_the_recorded_results(void **state)
     g_free(replay.memory);
 }
 
+static void play_probe(const struct vector *vector, void *data)
+{
+    struct te_classic *classic = create();
+    struct scripted_peer peer;
+    unsigned *played = data;
+    char name[32];
+
+    peer_start(&peer, vector);
+    g_snprintf(name, sizeof(name), "127.0.0.1:%u", peer.control_port);
+    vector_assert(vector, te_classic_probe(classic, name) == 0);
+    te_classic_destroy(classic);
+    peer_stop(&peer);
+    vector_assert(vector, atomic_load(&peer.control_calls) == 1 && !atomic_load(&peer.bad_request));
+    (*played)++;
+}
+
+static void a_probe_is_the_recorded_one(void **state)
+{
+    unsigned played = 0;
+
+    (void)state;
+    vector_for_each("classic-session-probe", play_probe, &played);
+    assert_int_equal(played, 1);
+}
+
 /* ---- Peers without a recording ---- */
 
 static struct te_classic *create_with(const char *name, const char *value)
@@ -391,6 +417,24 @@ static void an_unreachable_peer_is_told_apart(void **state)
     assert_int_equal(te_classic_open_segment(classic, "///"), -1);
     assert_int_equal(te_classic_open_segment(classic, NULL), -1);
     te_classic_destroy(classic);
+}
+
+/* The message about a peer that nobody is at names the address that was tried last. */
+static void one_family_is_tried_first(void **state)
+{
+    struct te_classic *engines[] = {create(), create_with("MC_USE_IPV6", "1")};
+    static const char *const last[] = {"([::1]:", "(127.0.0.2:"};
+    uint16_t port;
+    char name[32];
+
+    (void)state;
+    close(test_listen(&port));
+    g_snprintf(name, sizeof(name), BOTH_TEST ":%u", port);
+    for (size_t i = 0; i < G_N_ELEMENTS(engines); i++) {
+        assert_int_equal(te_classic_probe(engines[i], name), TE_SOCKET);
+        assert_non_null(strstr(te_status_message(), last[i]));
+        te_classic_destroy(engines[i]);
+    }
 }
 
 /* Report M02: accepts and never answers. */
@@ -593,7 +637,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_answers_have_the_recorded_results),
+        cmocka_unit_test(a_probe_is_the_recorded_one),
         cmocka_unit_test(an_unreachable_peer_is_told_apart),
+        cmocka_unit_test(one_family_is_tried_first),
         cmocka_unit_test(a_silent_peer_is_given_up),
         cmocka_unit_test(a_silent_peer_holds_up_no_other_open),
         cmocka_unit_test(an_engine_that_waits_for_a_dead_peer_is_destroyed_at_once),

@@ -10,6 +10,7 @@
 
 #include "core/engine.h"
 #include "core/peer_address.h"
+#include "tests/unit/both_families.h"
 #include "tests/unit/socket_helpers.h"
 
 static struct te_engine engine = {.settings = {.handshake_port = 12001}, .closing_descriptor = -1};
@@ -75,6 +76,9 @@ static void no_data_port_no_data_host(void **state)
     te_segment_descriptor_unref(descriptor);
 }
 
+static struct te_engine ipv6_engine = {.settings = {.handshake_port = 12001, .use_ipv6 = true},
+                                       .closing_descriptor = -1};
+
 /* A name with an IPv6 and an IPv4 address, of a peer that listens on the latter alone. */
 static void the_address_that_answers_is_taken(void **state)
 {
@@ -84,11 +88,31 @@ static void the_address_that_answers_is_taken(void **state)
     int listener = test_listen(&port);
 
     (void)state;
-    descriptor = describe("localhost:15000", "localhost", port);
-    te_peer_data_host(&engine, descriptor, "localhost", host);
+    descriptor = describe(BOTH_TEST ":15000", BOTH_TEST, port);
+    te_peer_data_host(&ipv6_engine, descriptor, BOTH_TEST, host);
     assert_string_equal(host, "127.0.0.1");
     te_segment_descriptor_unref(descriptor);
     close(listener);
+}
+
+/* Where nobody listens, the first address is taken: of the name that the peer gives, or of the opened one. */
+static void one_family_comes_first(void **state)
+{
+    static const char *const names[] = {BOTH_TEST, ""};
+    uint16_t port;
+
+    (void)state;
+    close(test_listen(&port));
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        struct te_segment_descriptor *descriptor = describe(BOTH_TEST ":15000", names[i], port);
+        char host[TE_HOST_MAX] = "?";
+
+        te_peer_data_host(&engine, descriptor, BOTH_TEST, host);
+        assert_string_equal(host, "127.0.0.1");
+        te_peer_data_host(&ipv6_engine, descriptor, BOTH_TEST, host);
+        assert_string_equal(host, "::1");
+        te_segment_descriptor_unref(descriptor);
+    }
 }
 
 static void control_targets(void **state)
@@ -134,6 +158,7 @@ int main(void)
         cmocka_unit_test(data_host),
         cmocka_unit_test(no_data_port_no_data_host),
         cmocka_unit_test(the_address_that_answers_is_taken),
+        cmocka_unit_test(one_family_comes_first),
         cmocka_unit_test(control_targets),
     };
 

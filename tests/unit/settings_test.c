@@ -88,8 +88,6 @@ static void test_defaults(void **state)
     assert_false(settings.force_tcp);
     assert_false(settings.use_tent);
     assert_false(settings.use_ipv6);
-    assert_null(settings.tcp_bind_address);
-    assert_null(settings.metadata_cluster_id);
     assert_null(settings.custom_topology_file);
     assert_int_equal(settings.minimum_port, 15000);
     assert_int_equal(settings.maximum_port, 17000);
@@ -164,9 +162,9 @@ static void test_values_and_sources_as_text(void **state)
     g_free(value);
     te_settings_clear(&settings);
 
-    load_with(&settings, "MC_TCP_BIND_ADDRESS", "192.0.2.7");
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_BIND_ADDRESS", false), &source);
-    assert_string_equal(value, "192.0.2.7");
+    load_with(&settings, "MC_CUSTOM_TOPO_JSON", "/topology.json");
+    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_CUSTOM_TOPO_JSON", false), &source);
+    assert_string_equal(value, "/topology.json");
     assert_string_equal(source, "environment");
     g_free(value);
     te_settings_clear(&settings);
@@ -339,7 +337,7 @@ static void test_choice_is_exact(void **state)
     load_with(&settings, "MC_LOG_LEVEL", "error");
     assert_string_equal(settings.log_level, "INFO");
     te_settings_clear(&settings);
-    expect_in(warnings, "MC_LOG_LEVEL=error is none of TRACE, INFO, WARNING, ERROR");
+    expect_in(warnings, "MC_LOG_LEVEL=error is none of TRACE, INFO, WARNING, ERROR; MC_LOG_LEVEL stays INFO");
 }
 
 static void test_protocol_version_is_one_only_if_exactly_so(void **state)
@@ -407,20 +405,59 @@ static void test_old_names_count_when_the_new_ones_are_not_set(void **state)
     te_settings_clear(&settings);
 }
 
-static void test_longer_timeouts_raise_the_silence_timeout(void **state)
+static void test_the_classic_timeouts_replace_the_silence_timeout(void **state)
 {
+    static const struct {
+        const char *seconds;
+        uint64_t expected_ms;
+    } cases[] = {{"60", 60000}, {"30", 30000}, {"2", 2000}, {"2147483647", UINT64_C(2147483647000)}};
+    static const char *const names[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
     struct te_settings settings;
 
     (void)state;
-    load_with(&settings, "MC_TCP_STATUS_TIMEOUT_SEC", "60");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 60000);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases) * G_N_ELEMENTS(names); i++) {
+        load_with(&settings, names[i % 2], cases[i / 2].seconds);
+        assert_int_equal(settings.tcp_silence_timeout_ms, cases[i / 2].expected_ms);
+        te_settings_clear(&settings);
+    }
+    /* The smaller of the two, even where the silence timeout is given as well. */
+    from_text(&settings, "tcp_status_timeout_sec: 60\ntcp_progress_timeout_sec: 4\ntcp_silence_timeout_ms: 700\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 4000);
     te_settings_clear(&settings);
-    load_with(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "30");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 30000);
+    from_text(&settings, "tcp_status_timeout_sec: 4\ntcp_progress_timeout_sec: 60\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 4000);
     te_settings_clear(&settings);
-    load_with(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "2");
-    assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
+    from_text(&settings, "tcp_silence_timeout_ms: 700\n");
+    assert_int_equal(settings.tcp_silence_timeout_ms, 700);
     te_settings_clear(&settings);
+}
+
+static void test_a_malformed_value_is_as_none(void **state)
+{
+    static const struct {
+        const char *name, *malformed, *expected;
+    } cases[] = {
+        {"MC_TCP_STATUS_TIMEOUT_SEC", "soon", "30"},
+        {"MC_TCP_PROGRESS_TIMEOUT_SEC", "soon", "30"},
+        {"MC_TCP_SLICE_SIZE", "64k", "65536"},
+        {"MC_LOG_LEVEL", "loud", "INFO"},
+        {"MC_TCP_PROTO", "3", "2"},
+    };
+    struct te_settings settings;
+    const char *source;
+    char *value;
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        load_with(&settings, cases[i].name, cases[i].malformed);
+        assert_false(te_settings_given(&settings, cases[i].name));
+        value = te_settings_value(&settings, (size_t)te_settings_find_row(cases[i].name, false), &source);
+        assert_string_equal(value, cases[i].expected);
+        g_free(value);
+        assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
+        te_settings_clear(&settings);
+    }
+    expect_in(warnings, "MC_TCP_PROTO=3 is none of 1, 2; MC_TCP_PROTO stays 2");
 }
 
 /* ---- Names ------------------------------------------------------------------------------------------------------ */
@@ -459,10 +496,10 @@ static void test_malformed_values_are_said_once_each(void **state)
 
 static void test_names_without_meaning_and_of_callers_are_known(void **state)
 {
-    static const char *const names[] = {"MC_GID_INDEX",        "MC_NUM_QP_PER_EP",   "MC_REDIS_PASSWORD",
-                                        "MC_LOG_DIR",          "MC_RDMA_NOTIFY_X",   "MC_TENT_CONF",
-                                        "MC_SLICE_SIZE",       "MC_METADATA_SERVER", "MC_TE_PROTOCOL",
-                                        "MC_TRANSFER_TIMEOUT", "MC_STORE_MEMCPY",    "TE_TEST_RUNTIME"};
+    static const char *const names[] = {
+        "MC_GID_INDEX",    "MC_NUM_QP_PER_EP", "MC_REDIS_PASSWORD",  "MC_LOG_DIR",     "MC_RDMA_NOTIFY_X",
+        "MC_TENT_CONF",    "MC_SLICE_SIZE",    "MC_METADATA_SERVER", "MC_TE_PROTOCOL", "MC_TRANSFER_TIMEOUT",
+        "MC_STORE_MEMCPY", "TE_TEST_RUNTIME",  "MC_TCP_BIND_ADDRESS"};
     struct te_settings settings;
 
     (void)state;
@@ -472,6 +509,7 @@ static void test_names_without_meaning_and_of_callers_are_known(void **state)
     te_settings_clear(&settings);
     expect_nothing_in(warnings);
     expect_in(informations, "MC_GID_INDEX has no meaning here");
+    expect_in(informations, "MC_TCP_BIND_ADDRESS has no meaning here: no metadata servers");
     assert_null(strstr(informations->str, "secret"));
     assert_null(strstr(informations->str, "MC_METADATA_SERVER"));
 }
@@ -501,11 +539,11 @@ static void test_file_takes_both_forms_of_a_name(void **state)
     struct te_settings settings;
 
     (void)state;
-    from_text(&settings, "# comment\nforce_tcp: true\nMC_TCP_LANES_PER_PEER: 2\ntcp_bind_address: \"192.0.2.1\"\n"
+    from_text(&settings, "# comment\nforce_tcp: true\nMC_TCP_LANES_PER_PEER: 2\ncustom_topo_json: \"/topology.json\"\n"
                          "TE_SPIN_US: 7\ntcp_fence_timeout_ms: 900\nmin_prc_port: 16001\n");
     assert_true(settings.force_tcp);
     assert_int_equal(settings.tcp_lanes_per_peer, 2);
-    assert_string_equal(settings.tcp_bind_address, "192.0.2.1");
+    assert_string_equal(settings.custom_topology_file, "/topology.json");
     assert_int_equal(settings.spin_us, 7);
     assert_int_equal(settings.tcp_fence_timeout_ms, 900);
     assert_int_equal(settings.minimum_port, 16001);
@@ -581,9 +619,10 @@ static void test_file_errors_have_a_place(void **state)
 
 static void test_environment_wins_over_the_file(void **state)
 {
-    static const char text[] = "tcp_lanes_per_peer: 2\nspin_us: 3\nlog_level: ERROR\n";
+    static const char text[] = "tcp_lanes_per_peer: 2\nspin_us: 3\nlog_level: ERROR\ntcp_proto: 1\n";
     struct te_settings settings;
-    char *name;
+    const char *source;
+    char *name, *value;
 
     (void)state;
     name = write_file(text, strlen(text));
@@ -597,6 +636,14 @@ static void test_environment_wins_over_the_file(void **state)
     assert_int_equal(settings.tcp_lanes_per_peer, 2);
     te_settings_clear(&settings);
     expect_in(warnings, "MC_TCP_LANES_PER_PEER=? is not a whole number in 1..16; MC_TCP_LANES_PER_PEER stays 2");
+    load_with(&settings, "MC_TCP_PROTO", "?");
+    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_PROTO", false), &source);
+    assert_string_equal(value, "1");
+    assert_string_equal(source, "file");
+    g_free(value);
+    assert_true(settings.tcp_force_version_1);
+    te_settings_clear(&settings);
+    expect_in(warnings, "MC_TCP_PROTO=? is none of 1, 2; MC_TCP_PROTO stays 1");
     remove_file(name);
 }
 
@@ -646,7 +693,8 @@ int main(void)
         cmocka_unit_test_setup(test_choice_is_exact, clean),
         cmocka_unit_test_setup(test_protocol_version_is_one_only_if_exactly_so, clean),
         cmocka_unit_test_setup(test_old_names_count_when_the_new_ones_are_not_set, clean),
-        cmocka_unit_test_setup(test_longer_timeouts_raise_the_silence_timeout, clean),
+        cmocka_unit_test_setup(test_the_classic_timeouts_replace_the_silence_timeout, clean),
+        cmocka_unit_test_setup(test_a_malformed_value_is_as_none, clean),
         cmocka_unit_test_setup(test_unknown_names_are_said_once, clean),
         cmocka_unit_test_setup(test_malformed_values_are_said_once_each, clean),
         cmocka_unit_test_setup(test_names_without_meaning_and_of_callers_are_known, clean),

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,18 +43,30 @@ static inline void test_socket_patience(int descriptor)
     setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
-/* A connection to 127.0.0.1, or -1. */
-static inline int test_connect(uint16_t port)
+/* A connection that sends each piece at once, or -1. */
+static inline int test_connect_address(const void *address, socklen_t length)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct sockaddr *peer = address;
+    int descriptor = socket(peer->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = 1;
 
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (descriptor < 0)
+        return -1;
     test_socket_patience(descriptor);
-    if (connect(descriptor, (struct sockaddr *)&address, sizeof(address)) == 0)
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(descriptor, peer, length) == 0)
         return descriptor;
     close(descriptor);
     return -1;
+}
+
+/* The same to 127.0.0.1. */
+static inline int test_connect(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return test_connect_address(&address, sizeof(address));
 }
 
 /* A listening socket on 127.0.0.1 with a free port of five digits. */

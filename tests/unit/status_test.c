@@ -69,47 +69,12 @@ static void each_thread_has_its_own_message(void **state)
     assert_string_equal(te_status_message(), "here");
 }
 
-static void every_code_has_a_name_of_its_own(void **state)
-{
-    static const te_status codes[] = {
-        TE_OK,
-        TE_INVALID_ARGUMENT,
-        TE_TOO_MANY_REQUESTS,
-        TE_ADDRESS_NOT_REGISTERED,
-        TE_BATCH_BUSY,
-        TE_DEVICE_NOT_FOUND,
-        TE_ADDRESS_OVERLAPPED,
-        TE_NOT_SUPPORTED_TRANSPORT,
-        TE_DNS,
-        TE_SOCKET,
-        TE_MALFORMED_JSON,
-        TE_REJECT_HANDSHAKE,
-        TE_METADATA,
-        TE_ENDPOINT,
-        TE_CONTEXT,
-        TE_NUMA,
-        TE_CLOCK,
-        TE_MEMORY,
-        TE_NOT_IMPLEMENTED,
-        TE_TIMED_OUT,
-    };
-    const size_t count = sizeof(codes) / sizeof(codes[0]);
-
-    (void)state;
-    for (size_t i = 0; i < count; i++) {
-        assert_string_not_equal(te_status_name(codes[i]), te_status_name(12345));
-        for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(te_status_name(codes[i]), te_status_name(codes[j]));
-    }
-    assert_non_null(te_status_name(12345));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fail_returns_code_and_keeps_message), cmocka_unit_test(long_message_is_cut_and_marked),
         cmocka_unit_test(message_may_wrap_the_one_before),     cmocka_unit_test(errno_is_kept),
-        cmocka_unit_test(each_thread_has_its_own_message),     cmocka_unit_test(every_code_has_a_name_of_its_own),
+        cmocka_unit_test(each_thread_has_its_own_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 #include "core/engine.h"
 #include "core/net/address.h"
 #include "core/segment_descriptor.h"
+#include "tests/unit/socket_helpers.h"
 #include "transports/tcp/tcp.h"
 #include "wire/classic/tcp_header.h"
 
@@ -67,8 +68,6 @@ static int set_up(void **state)
     settings->tcp_connection_pool = true;
     settings->tcp_lanes_per_peer = 4;
     settings->tcp_slice_size_bytes = 1 << 20;
-    settings->tcp_status_timeout_seconds = 30;
-    settings->tcp_progress_timeout_seconds = 30;
     settings->tcp_silence_timeout_ms = 500;
     settings->tcp_fence_timeout_ms = 200;
     settings->tcp_idle_timeout_seconds = 300;
@@ -211,6 +210,7 @@ static int accept_peer(struct fixture *fixture)
     assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
     descriptor = accept(fixture->listening, NULL, NULL);
     assert_true(descriptor >= 0);
+    test_socket_patience(descriptor);
     return descriptor;
 }
 
@@ -218,13 +218,13 @@ static struct te_tcp_request take_request(int descriptor)
 {
     uint8_t bytes[TE_TCP_REQUEST_BYTES];
 
-    assert_int_equal(te_receive_all(descriptor, bytes, sizeof(bytes), te_now_ns() + WATCHDOG_NS), TE_OK);
+    assert_true(test_receive(descriptor, bytes, sizeof(bytes)));
     return te_tcp_request_decode(bytes);
 }
 
 static void send_bytes(int descriptor, const void *bytes, size_t size)
 {
-    assert_int_equal(te_send_all(descriptor, bytes, size, te_now_ns() + WATCHDOG_NS), TE_OK);
+    assert_true(test_send(descriptor, bytes, size));
 }
 
 static void send_status(int descriptor, uint32_t code)
@@ -443,7 +443,7 @@ static void test_peer_closes_instead_of_answering(void **state)
         if (opcode == TE_OPCODE_WRITE) {
             uint8_t body[64];
 
-            te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS);
+            assert_true(test_receive(peer, body, sizeof(body)));
         }
         close(peer);
         wait_for(fixture, id);
@@ -467,7 +467,7 @@ static void test_a_write_is_not_repeated_after_a_reset(void **state)
         int peer = accept_peer(fixture);
 
         take_request(peer);
-        assert_int_equal(te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS), TE_OK);
+        assert_true(test_receive(peer, body, sizeof(body)));
         setsockopt(peer, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         close(peer);
         wait_for(fixture, id);
@@ -553,7 +553,7 @@ static void test_early_acknowledgement_waits_for_the_body(void **state)
         assert_int_equal(te_task_status(fixture->engine.batches, id, 0, &task_state, &bytes), TE_OK);
         assert_int_equal(task_state, TE_TASK_WAITING);
     }
-    assert_int_equal(te_receive_all(peer, body, left, te_now_ns() + WATCHDOG_NS), TE_OK);
+    assert_true(test_receive(peer, body, left));
     wait_for(fixture, id);
     assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
     assert_memory_equal(body, fixture->local, AREA_BYTES);
@@ -658,7 +658,7 @@ static void test_canceled_write_that_was_sent_ends_with_its_answer(void **state)
     id = submit(fixture, &transfer, 1);
     peer = accept_peer(fixture);
     take_request(peer);
-    assert_int_equal(te_receive_all(peer, body, sizeof(body), te_now_ns() + WATCHDOG_NS), TE_OK);
+    assert_true(test_receive(peer, body, sizeof(body)));
     cancel(fixture, id, 0);
     assert_int_equal(te_task_status(fixture->engine.batches, id, 0, &task_state, &bytes), TE_OK);
     assert_int_equal(task_state, TE_TASK_WAITING);

@@ -17,6 +17,7 @@
 #include "core/engine.h"
 #include "core/net/address.h"
 #include "core/segment_descriptor.h"
+#include "tests/unit/socket_helpers.h"
 #include "transports/tcp/tcp.h"
 #include "wire/classic/tcp_header.h"
 
@@ -50,8 +51,6 @@ static int set_up(void **state)
     fixture->engine.settings.tcp_connection_pool = true;
     fixture->engine.settings.tcp_lanes_per_peer = 4;
     fixture->engine.settings.tcp_slice_size_bytes = 1 << 20;
-    fixture->engine.settings.tcp_status_timeout_seconds = 30;
-    fixture->engine.settings.tcp_progress_timeout_seconds = 30;
     fixture->engine.settings.tcp_silence_timeout_ms = 10000;
     fixture->engine.settings.handshake_connect_timeout_seconds = 5;
     fixture->engine.registry = te_registry_new();
@@ -99,19 +98,11 @@ static void remove_region(struct fixture *fixture, void *address)
     assert_int_equal(te_registry_remove(fixture->engine.registry, &start, 1, NULL), TE_OK);
 }
 
-static int64_t deadline(void)
-{
-    return te_now_ns() + WATCHDOG_NS;
-}
-
 static int connect_to(struct fixture *fixture)
 {
-    struct te_address address;
-    size_t count;
-    int descriptor;
+    int descriptor = test_connect(fixture->port);
 
-    assert_int_equal(te_address_resolve("127.0.0.1", fixture->port, &address, 1, &count), TE_OK);
-    assert_int_equal(te_connect(&address, deadline(), &descriptor), TE_OK);
+    assert_true(descriptor >= 0);
     return descriptor;
 }
 
@@ -119,7 +110,7 @@ static void expect_bytes(int descriptor, const void *expected, size_t size)
 {
     uint8_t *bytes = malloc(size);
 
-    assert_int_equal(te_receive_all(descriptor, bytes, size, deadline()), TE_OK);
+    assert_true(test_receive(descriptor, bytes, size));
     assert_memory_equal(bytes, expected, size);
     free(bytes);
 }
@@ -141,7 +132,7 @@ static void send_request(int descriptor, bool version_2, bool write, const void 
     uint8_t header[TE_TCP_REQUEST_BYTES] = {0};
 
     te_tcp_request_encode(header, &request);
-    assert_int_equal(te_send_all(descriptor, header, sizeof(header), deadline()), TE_OK);
+    assert_true(test_send(descriptor, header, sizeof(header)));
 }
 
 static void expect_status(int descriptor, uint32_t code)
@@ -205,7 +196,7 @@ static void play(struct fixture *fixture, const char *name)
 
             if (ours) {
                 move_addresses(bytes, size, fixture->buffer);
-                assert_int_equal(te_send_all(descriptor, bytes, size, deadline()), TE_OK);
+                assert_true(test_send(descriptor, bytes, size));
             } else {
                 expect_bytes(descriptor, bytes, size);
             }
@@ -293,10 +284,10 @@ static void test_nothing_lands_after_unregistration(void **state)
     memset(body, 0xa5, BUFFER_BYTES);
     add_region(fixture, fixture->buffer, BUFFER_BYTES, TE_GLOBAL_READ_WRITE);
     send_request(descriptor, true, true, fixture->buffer, BUFFER_BYTES);
-    assert_int_equal(te_send_all(descriptor, body, BUFFER_BYTES / 2, deadline()), TE_OK);
+    assert_true(test_send(descriptor, body, BUFFER_BYTES / 2));
     remove_region(fixture, fixture->buffer);
     memcpy(copy, fixture->buffer, BUFFER_BYTES);
-    te_send_all(descriptor, body, BUFFER_BYTES / 2, deadline());
+    test_send(descriptor, body, BUFFER_BYTES / 2);
     expect_status(descriptor, TE_TCP_STATUS_REJECTED);
     expect_end(descriptor);
     assert_memory_equal(copy, fixture->buffer, BUFFER_BYTES);
@@ -316,7 +307,7 @@ static void test_unmapped_memory_is_an_error_of_the_request(void **state)
     munmap(hole, 8192);
     descriptor = connect_to(fixture);
     send_request(descriptor, true, true, hole, sizeof(bytes));
-    assert_int_equal(te_send_all(descriptor, bytes, sizeof(bytes), deadline()), TE_OK);
+    assert_true(test_send(descriptor, bytes, sizeof(bytes)));
     expect_status(descriptor, TE_TCP_STATUS_REJECTED);
     expect_end(descriptor);
     close(descriptor);
@@ -326,13 +317,13 @@ static void test_unmapped_memory_is_an_error_of_the_request(void **state)
     struct te_tcp_request request = {.length = 64, .address = (uintptr_t)hole, .write = true, .version_2 = true};
 
     te_tcp_request_encode(both, &request);
-    assert_int_equal(te_send_all(descriptor, both, sizeof(both), deadline()), TE_OK);
+    assert_true(test_send(descriptor, both, sizeof(both)));
     expect_status(descriptor, TE_TCP_STATUS_REJECTED);
     close(descriptor);
     descriptor = connect_to(fixture);
     send_request(descriptor, true, false, hole, 64);
     /* A promise, perhaps, and the end. */
-    if (te_receive_all(descriptor, bytes, TE_TCP_STATUS_BYTES, deadline()) == TE_OK)
+    if (test_receive(descriptor, bytes, TE_TCP_STATUS_BYTES))
         expect_end(descriptor);
     close(descriptor);
 }
@@ -363,7 +354,7 @@ static void test_many_requests_in_pieces(void **state)
     }
     for (size_t sent = 0, step = 1; sent < size; sent += step, step = step * 7 % 301 + 1) {
         step = MIN(step, size - sent);
-        assert_int_equal(te_send_all(descriptor, stream + sent, step, deadline()), TE_OK);
+        assert_true(test_send(descriptor, stream + sent, step));
     }
     for (int i = 0; i < REQUESTS; i++) {
         uint8_t written[16];
@@ -395,11 +386,10 @@ static void test_a_write_does_not_overtake_a_read(void **state)
     te_tcp_request_encode(stream + TE_TCP_REQUEST_BYTES, &request);
     memset(stream + 2 * TE_TCP_REQUEST_BYTES, 0xee, BUFFER_BYTES);
     /* The start of the body comes along with both requests, the rest behind it. */
-    assert_int_equal(te_send_all(descriptor, stream, 2 * TE_TCP_REQUEST_BYTES + 500, deadline()), TE_OK);
+    assert_true(test_send(descriptor, stream, 2 * TE_TCP_REQUEST_BYTES + 500));
     expect_status(descriptor, TE_TCP_STATUS_OK);
     expect_bytes(descriptor, before, BUFFER_BYTES);
-    assert_int_equal(te_send_all(descriptor, stream + 2 * TE_TCP_REQUEST_BYTES + 500, BUFFER_BYTES - 500, deadline()),
-                     TE_OK);
+    assert_true(test_send(descriptor, stream + 2 * TE_TCP_REQUEST_BYTES + 500, BUFFER_BYTES - 500));
     expect_status(descriptor, TE_TCP_STATUS_OK);
     assert_memory_equal(fixture->buffer, stream + 2 * TE_TCP_REQUEST_BYTES, BUFFER_BYTES);
     free(stream);
@@ -436,7 +426,7 @@ static void test_rejection_is_readable_behind_a_large_body(void **state)
     uint8_t *body = calloc(1, 4 * BUFFER_BYTES);
 
     send_request(descriptor, true, true, fixture->buffer, 4 * BUFFER_BYTES);
-    assert_int_equal(te_send_all(descriptor, body, 4 * BUFFER_BYTES, deadline()), TE_OK);
+    assert_true(test_send(descriptor, body, 4 * BUFFER_BYTES));
     expect_status(descriptor, TE_TCP_STATUS_REJECTED);
     expect_end(descriptor);
     free(body);

@@ -49,7 +49,7 @@ struct te_endpoint *endpoint_open(struct te_transport *transport, const struct t
         te_fail(TE_ENDPOINT, "\"%s\" publishes no TCP data port", descriptor->name);
         return NULL;
     }
-    if (te_address_resolve(resolved_host, descriptor->tcp_data_port, &address, 1, &count) != TE_OK)
+    if (te_address_resolve(resolved_host, descriptor->tcp_data_port, false, &address, 1, &count) != TE_OK)
         return NULL;
     key = make_key(transport, descriptor, resolved_host);
     pthread_mutex_lock(&transport->endpoints_lock);

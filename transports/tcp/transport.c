@@ -24,27 +24,12 @@ bool socket_prepare(const struct tcp_options *options, int descriptor)
     return local;
 }
 
-/* How long a peer may show no sign of life: ours, unless one of the classic engine's two settings was given. */
-static int64_t silence_limit(const struct te_settings *settings)
-{
-    int64_t given_seconds = 0;
-
-    if (te_settings_given(settings, "MC_TCP_STATUS_TIMEOUT_SEC"))
-        given_seconds = (int64_t)settings->tcp_status_timeout_seconds;
-    if (te_settings_given(settings, "MC_TCP_PROGRESS_TIMEOUT_SEC") &&
-        (given_seconds == 0 || (int64_t)settings->tcp_progress_timeout_seconds < given_seconds))
-        given_seconds = (int64_t)settings->tcp_progress_timeout_seconds;
-    if (given_seconds != 0)
-        return MIN(given_seconds, INT64_MAX / (2 * TE_NS_PER_SECOND)) * TE_NS_PER_SECOND;
-    return (int64_t)settings->tcp_silence_timeout_ms * TE_NS_PER_MS;
-}
-
 static void read_options(struct tcp_options *options, const struct te_settings *settings)
 {
     options->pool = settings->tcp_connection_pool;
     options->lanes_per_peer = options->pool ? (unsigned)CLAMP(settings->tcp_lanes_per_peer, 1, LANES_MAX) : LANES_MAX;
     options->version_limit = settings->tcp_force_version_1 ? 1 : 2;
-    options->silence_ns = silence_limit(settings);
+    options->silence_ns = (int64_t)settings->tcp_silence_timeout_ms * TE_NS_PER_MS;
     options->connect_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND;
     options->fence_ns = (int64_t)settings->tcp_fence_timeout_ms * TE_NS_PER_MS;
     options->idle_ns = (int64_t)settings->tcp_idle_timeout_seconds * TE_NS_PER_SECOND;
