@@ -703,7 +703,7 @@ static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
     peer = accept_peer(fixture);
     for (int i = 0; i < 2; i++) {
         take_request(peer);
-        test_receive(peer, body, sizeof(body));
+        assert_true(test_receive(peer, body, sizeof(body)));
     }
     cancel(fixture, id, 0);
     usleep(5 * 200000); /* five fence time-outs */
