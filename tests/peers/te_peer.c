@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One engine of this library, driven by JSON: one command per line on stdin, one reply per line on stdout. The
  * counterpart of mooncake_peer.py, through nothing but the public C headers. README.md describes the commands.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* One engine driven by commands: the state, and what the commands share. */
 #ifndef TE_PEER_H
 #define TE_PEER_H

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that have to do with memory. */
 #include "te_peer.h"
 #include "te_peer_pattern.h"

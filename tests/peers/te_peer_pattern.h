@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Test patterns and checksums. */
 #ifndef TE_PEER_PATTERN_H
 #define TE_PEER_PATTERN_H

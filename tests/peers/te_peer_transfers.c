@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that have to do with other engines. */
 #include "te_peer.h"
 
