@@ -26,13 +26,15 @@
 enum {
     ANSWERS_MAX = 256, /* answers waiting to be sent; more requests are not read until there is room */
     ANSWERS_KEPT = 8,  /* capacity that an idle connection keeps */
+    ANSWERS_TOGETHER = 16,
     DISCARDS_PER_TURN = 16,
     CALLS_PER_TURN = 256, /* made for one connection before the others have their turn, however little each moves */
     PARTIAL_REQUEST_SECONDS = 30, /* how long the rest of a request header may take */
     STALLED_BODY_SECONDS = 120,   /* how long a body or an answer may make no progress */
     DRAIN_SECONDS = 5,            /* how long a refused peer may take to close */
 };
-#define TURN_BYTES (UINT64_C(8) << 20) /* moved for one connection before the others have their turn */
+#define BYTES_TOGETHER (UINT64_C(256) << 10)
+#define TURN_BYTES     (UINT64_C(8) << 20) /* moved for one connection before the others have their turn */
 
 void connection_close(struct connection *connection)
 {
@@ -407,20 +409,31 @@ static bool drain(struct connection *connection)
     return true;
 }
 
+/* While more comes in, a few acknowledgements are kept to go out together: each alone is a packet, which costs as much
+ * as tens of kilobytes of data. kept_bytes: received since the last ones went out. */
+static bool may_keep_answers(const struct connection *connection, enum receive received, uint64_t kept_bytes)
+{
+    return received == RECEIVE_MORE && !connection->draining && !connection->ended && connection->reads_unsent == 0 &&
+           connection->answer_count < ANSWERS_TOGETHER && kept_bytes < BYTES_TOGETHER;
+}
+
 /* Does what can be done now. False: the connection is to be closed. */
 static bool serve(struct connection *connection, uint64_t *moved)
 {
     enum receive received = RECEIVE_MORE;
+    uint64_t flushed = *moved;
 
     for (unsigned calls = 0;; calls++) {
-        enum flush flush;
+        bool turn_is_over = *moved >= TURN_BYTES || calls >= CALLS_PER_TURN;
 
         take_input(connection);
-        flush = flush_answers(connection, moved);
-        if (flush == FLUSH_FAILED)
-            return false;
-        if (flush == FLUSH_BLOCKED)
-            return true;
+        if (turn_is_over || !may_keep_answers(connection, received, *moved - flushed)) {
+            enum flush flush = flush_answers(connection, moved);
+
+            if (flush != FLUSH_DONE)
+                return flush == FLUSH_BLOCKED;
+            flushed = *moved;
+        }
         if (connection->draining)
             return drain(connection);
         if (connection->body_left == 0 && connection->input_end >= TE_TCP_REQUEST_BYTES)
@@ -429,7 +442,7 @@ static bool serve(struct connection *connection, uint64_t *moved)
             return false;
         if (received == RECEIVE_EMPTY)
             return true;
-        if (*moved >= TURN_BYTES || calls >= CALLS_PER_TURN) {
+        if (turn_is_over) {
             te_reactor_again(connection->loop->reactor, &connection->watch);
             return true;
         }
