@@ -30,8 +30,12 @@ static void collect(int level, const char *message, void *user_data)
 static int clean(void **state)
 {
     char **names = g_listenv();
+    size_t count;
+    const struct te_setting_row *rows = te_settings_rows(&count);
 
     (void)state;
+    for (size_t row = 0; row < count; row++)
+        g_unsetenv(rows[row].name);
     for (char **name = names; *name; name++) {
         if (g_str_has_prefix(*name, "MC_") || g_str_has_prefix(*name, "TE_"))
             g_unsetenv(*name);
