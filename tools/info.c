@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "settings.h"
 #include "te.h"
 #include "transfer_engine_ext.h"
 
@@ -141,10 +142,15 @@ static void print_plain(const char *title, struct json_object *entries, int widt
 
 int te_info_main(int argc, char **argv)
 {
-    gboolean json = FALSE;
-    const GOptionEntry entries[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL}, {0}};
+    gboolean json = FALSE, config = FALSE;
+    const GOptionEntry entries[] = {{"config", 0, 0, G_OPTION_ARG_NONE, &config,
+                                     "Show all settings instead, and where their values come from", NULL},
+                                    {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL},
+                                    {0}};
     if (!te_options_parse(&argc, &argv, entries, "info", NULL, "Shows what the library can do on this machine."))
         return TE_EXIT_USAGE;
+    if (config)
+        return te_settings_print(json) ? TE_EXIT_DONE : TE_EXIT_FAILED;
     te_set_log_callback(discard_message, NULL); /* what fails is part of the answer */
     struct json_object *info = gather();
     if (json) {
