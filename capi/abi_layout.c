@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "core/log.h"
+#include "core/settings.h"
 #include "core/status.h"
 #include "core/task.h"
 #include "transfer_engine_c.h"
@@ -47,6 +48,18 @@ TE_LAYOUT(struct segment_desc, desc_.rdma.location, 24, 8);
 TE_LAYOUT(struct segment_desc, desc_.nvmeof.file_path, 8, 8);
 TE_LAYOUT(struct segment_desc, desc_.nvmeof.port, 40, 8);
 
+static_assert(sizeof(struct te_setting) == 1088, "te_setting");
+TE_LAYOUT(struct te_setting, struct_size, 0, 8);
+TE_LAYOUT(struct te_setting, name, 8, 8);
+TE_LAYOUT(struct te_setting, alias, 16, 8);
+TE_LAYOUT(struct te_setting, group, 24, 8);
+TE_LAYOUT(struct te_setting, accepted, 32, 8);
+TE_LAYOUT(struct te_setting, default_value, 40, 8);
+TE_LAYOUT(struct te_setting, help, 48, 8);
+TE_LAYOUT(struct te_setting, has_effect, 56, 4);
+TE_LAYOUT(struct te_setting, source, 60, 4);
+TE_LAYOUT(struct te_setting, value, 64, 1024);
+
 static_assert(LOCAL_SEGMENT == 0 && INVALID_BATCH + 1 == 0 && sizeof(INVALID_BATCH) == 8, "special ids");
 static_assert((segment_id_t)-1 < 0 && sizeof(segment_id_t) == 4, "segment ids are signed");
 static_assert((segment_handle_t)-1 < 0 && sizeof(segment_handle_t) == 4, "segment handles are signed");
@@ -82,3 +95,6 @@ static_assert((int)TE_PRIORITY_HIGH - TE_PRIORITY_HIGH == (int)TE_TASK_PRIORITY_
 static_assert((int)TE_LOG_LEVEL_TRACE == (int)TE_LOG_TRACE && (int)TE_LOG_LEVEL_INFO == (int)TE_LOG_INFO &&
                   (int)TE_LOG_LEVEL_WARNING == (int)TE_LOG_WARNING && (int)TE_LOG_LEVEL_ERROR == (int)TE_LOG_ERROR,
               "log levels");
+static_assert((int)TE_SETTING_FROM_DEFAULT == (int)TE_FROM_DEFAULT && (int)TE_SETTING_FROM_FILE == (int)TE_FROM_FILE &&
+                  (int)TE_SETTING_FROM_ENVIRONMENT == (int)TE_FROM_ENVIRONMENT,
+              "sources of settings");

@@ -1,10 +1,12 @@
 /* The functions of transfer_engine_ext.h. */
 #include "capi/export.h"
 
+#include <glib.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "core/log.h"
+#include "core/settings.h"
 #include "core/status.h"
 
 /* A structure of the caller's that claims to be larger than this is not believed. */
@@ -87,6 +89,49 @@ const char *te_version(void)
 void te_set_log_callback(te_log_callback_t callback, void *user_data)
 {
     te_log_set_function(callback, user_data);
+}
+
+static void describe_setting(const struct te_setting_row *row, const char *value, enum te_settings_source source,
+                             te_setting_t *setting)
+{
+    setting->name = row->name;
+    setting->alias = row->alias;
+    setting->group = row->group;
+    setting->accepted = row->range ? row->range : "";
+    setting->default_value = row->default_text ? row->default_text : "";
+    setting->help = row->help;
+    setting->has_effect = row->range != NULL;
+    setting->source = (int32_t)source;
+    g_strlcpy(setting->value, value, sizeof(setting->value));
+}
+
+int te_setting_at(size_t index, te_setting_t *setting)
+{
+    const struct te_setting_row *rows;
+    struct te_settings settings;
+    enum te_settings_source source;
+    size_t caller_size, count;
+    char *value;
+    te_status status;
+
+    if (!setting)
+        return te_fail(TE_INVALID_ARGUMENT, "te_setting_at: no place for the setting");
+    caller_size = setting->struct_size;
+    if (check_struct_size("te_setting", caller_size, sizeof(*setting)) != TE_OK)
+        return TE_INVALID_ARGUMENT;
+    rows = te_settings_rows(&count);
+    if (index >= count)
+        return 0;
+    status = te_settings_load(&settings);
+    if (status != TE_OK)
+        return status;
+    value = te_settings_value(&settings, index, &source);
+    memset(setting, 0, caller_size);
+    setting->struct_size = caller_size;
+    describe_setting(&rows[index], value, source, setting);
+    g_free(value);
+    te_settings_clear(&settings);
+    return 1;
 }
 
 #define FORWARD_c(...)         TE_NOTHING()

@@ -15,11 +15,13 @@
 enum rule_kind {
     RULE_PRESENCE,
     RULE_BOOLEAN,
+    RULE_RUNTIME,
     RULE_INTEGER,
     RULE_PORT,
     RULE_TEXT,
     RULE_CHOICE,
     RULE_EXACTLY,
+    RULE_FILE,
     RULE_UNUSED,
     RULE_FOREIGN
 };
@@ -39,19 +41,26 @@ struct rule {
 #define FIELD(name) offsetof(struct te_settings, name)
 
 static const struct te_setting_row rows[] = {
-#define TE_PRESENCE(field, name, alias, help) {name, alias, TE_SETTING_PRESENCE, "not set", "any value, even 0", help},
+#define TE_PRESENCE(field, name, alias, help) {name, alias, TE_GROUP, NULL, "any value, even 0", help},
 #define TE_BOOLEAN(field, name, alias, initial, otherwise, help)                                                       \
-    {name, alias, TE_SETTING_BOOLEAN, initial, YES_WORDS ", " NO_WORDS, help},
+    {name, alias, TE_GROUP, initial, YES_WORDS ", " NO_WORDS, help},
+#define TE_RUNTIME(field, name, alias, help)                                                                           \
+    {name, alias, TE_GROUP, "0", "any value; " NO_WORDS " and the empty one mean no", help},
+
 #define TE_INTEGER(field, name, alias, initial, minimum, maximum, help)                                                \
-    {name, alias, TE_SETTING_INTEGER, #initial, #minimum ".." #maximum, help},
-#define TE_PORT(field, name, alias, initial, help)                                                                     \
-    {name, alias, TE_SETTING_INTEGER, initial, "1024..32767, 61000..65535", help},
-#define TE_TEXT(field, name, alias, initial, empty, help)     {name, alias, TE_SETTING_TEXT, initial, "text", help},
-#define TE_CHOICE(field, name, alias, initial, choices, help) {name, alias, TE_SETTING_CHOICE, initial, choices, help},
-#define TE_EXACTLY(field, name, alias, initial, value, choices, help)                                                  \
-    {name, alias, TE_SETTING_CHOICE, initial, choices, help},
-#define TE_UNUSED(name, reason) {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", reason},
-#define TE_FOREIGN(name)        {name, NULL, TE_SETTING_WITHOUT_MEANING, "", "", "read by programs that use the library"},
+    {name, alias, TE_GROUP, #initial, #minimum ".." #maximum, help},
+#define TE_LIMIT(field, name, alias, maximum, help)    {name, alias, TE_GROUP, "-1", "-1, 1.." #maximum, help},
+#define TE_OPTIONAL(field, name, alias, maximum, help) {name, alias, TE_GROUP, NULL, "1.." #maximum, help},
+
+#define TE_PORT(field, name, alias, initial, help) {name, alias, TE_GROUP, initial, "1024..32767, 61000..65535", help},
+
+#define TE_TEXT(field, name, alias, initial, empty, accepted, help)   {name, alias, TE_GROUP, initial, accepted, help},
+#define TE_CHOICE(field, name, alias, initial, choices, help)         {name, alias, TE_GROUP, initial, choices, help},
+#define TE_EXACTLY(field, name, alias, initial, value, choices, help) {name, alias, TE_GROUP, initial, choices, help},
+
+#define TE_FILE(field, name, help) {name, NULL, TE_GROUP, NULL, "name of a file", help},
+#define TE_UNUSED(name, reason)    {name, NULL, TE_GROUP, NULL, NULL, reason},
+#define TE_FOREIGN(name, reader)   {name, NULL, TE_GROUP, NULL, NULL, "read by " reader},
 #include "core/settings.def"
 };
 
@@ -59,16 +68,22 @@ static const struct rule rules[] = {
 #define TE_PRESENCE(field, name, alias, help) {.kind = RULE_PRESENCE, .offset = FIELD(field)},
 #define TE_BOOLEAN(field, name, alias, initial, other, help)                                                           \
     {.kind = RULE_BOOLEAN, .offset = FIELD(field), .otherwise = (other)},
+#define TE_RUNTIME(field, name, alias, help) {.kind = RULE_RUNTIME, .offset = FIELD(field)},
 #define TE_INTEGER(field, name, alias, initial, least, most, help)                                                     \
     {.kind = RULE_INTEGER, .offset = FIELD(field), .minimum = (least), .maximum = (most)},
+#define TE_LIMIT(field, name, alias, most, help)                                                                       \
+    {.kind = RULE_INTEGER, .offset = FIELD(field), .minimum = -1, .maximum = (most)},
+#define TE_OPTIONAL(field, name, alias, most, help)                                                                    \
+    {.kind = RULE_INTEGER, .offset = FIELD(field), .minimum = 1, .maximum = (most)},
 #define TE_PORT(field, name, alias, initial, help) {.kind = RULE_PORT, .offset = FIELD(field)},
-#define TE_TEXT(field, name, alias, initial, empty, help)                                                              \
+#define TE_TEXT(field, name, alias, initial, empty, accepted, help)                                                    \
     {.kind = RULE_TEXT, .offset = FIELD(field), .otherwise = (empty)},
 #define TE_CHOICE(field, name, alias, initial, choices, help) {.kind = RULE_CHOICE, .offset = FIELD(field)},
 #define TE_EXACTLY(field, name, alias, initial, value, choices, help)                                                  \
     {.kind = RULE_EXACTLY, .offset = FIELD(field), .wanted = (value)},
-#define TE_UNUSED(name, reason) {.kind = RULE_UNUSED},
-#define TE_FOREIGN(name)        {.kind = RULE_FOREIGN},
+#define TE_FILE(field, name, help) {.kind = RULE_FILE, .offset = FIELD(field)},
+#define TE_UNUSED(name, reason)    {.kind = RULE_UNUSED},
+#define TE_FOREIGN(name, reader)   {.kind = RULE_FOREIGN},
 #include "core/settings.def"
 };
 
@@ -196,14 +211,14 @@ static void apply_boolean(struct te_settings *settings, int row, const char *lab
     } else {
         *field = rules[row].otherwise;
         if (*value || rules[row].kind == RULE_PRESENCE)
-            te_settings_warn_once("%s=%.64s is none of %s; taken for %s", label, text, rows[row].range,
+            te_settings_warn_once("%s=%.64s is none of " YES_WORDS ", " NO_WORDS "; taken for %s", label, text,
                                   *field ? "true" : "false");
     }
     g_free(value);
 }
 
-/* MC_USE_TENT: any value selects TENT but these. Mooncake looks at the presence alone, so say it. */
-static void apply_use_tent(struct te_settings *settings, int row, const char *label, const char *text)
+/* Any value selects TENT but these. Mooncake looks at the presence alone, so say it. */
+static void apply_runtime(struct te_settings *settings, int row, const char *label, const char *text)
 {
     char *value = g_strstrip(g_strdup(text));
 
@@ -211,6 +226,17 @@ static void apply_use_tent(struct te_settings *settings, int row, const char *la
     if (!*bool_field(settings, row))
         inform_once("%s=%.64s selects the classic runtime here; Mooncake would look only at the name being set", label,
                     text);
+    g_free(value);
+}
+
+/* The value stays what it was. */
+static void warn_about_value(struct te_settings *settings, int row, const char *label, const char *text,
+                             const char *problem)
+{
+    char *value = te_settings_value(settings, (size_t)row, NULL);
+
+    te_settings_warn_once("%s=%.64s is %s %s; %s stays %s", label, text, problem, rows[row].range, rows[row].name,
+                          *value || rows[row].default_text ? value : "not given");
     g_free(value);
 }
 
@@ -226,8 +252,7 @@ static bool apply_integer(struct te_settings *settings, int row, const char *lab
         *field = number;
         return true;
     }
-    te_settings_warn_once("%s=%.64s is not a whole number in %s; %s stays %" G_GINT64_FORMAT, label, text,
-                          rows[row].range, rows[row].name, *field);
+    warn_about_value(settings, row, label, text, "not a whole number in");
     return false;
 }
 
@@ -246,12 +271,7 @@ static void apply_port(struct te_settings *settings, int row, const char *label,
 static bool apply_choice(struct te_settings *settings, int row, const char *label, const char *text)
 {
     if (!is_one_of(text, rows[row].range, false)) {
-        const char *source;
-        char *value = te_settings_value(settings, (size_t)row, &source);
-
-        te_settings_warn_once("%s=%.64s is none of %s; %s stays %s", label, text, rows[row].range, rows[row].name,
-                              value);
-        g_free(value);
+        warn_about_value(settings, row, label, text, "none of");
         return false;
     }
     if (rules[row].kind == RULE_EXACTLY) {
@@ -281,10 +301,11 @@ void te_settings_apply(struct te_settings *settings, int row, const char *label,
             apply_boolean(settings, row, label, text);
         break;
     case RULE_BOOLEAN:
-        if (rules[row].offset == FIELD(use_tent) && source != TE_FROM_DEFAULT)
-            apply_use_tent(settings, row, label, text);
-        else
-            apply_boolean(settings, row, label, text);
+        apply_boolean(settings, row, label, text);
+        break;
+    case RULE_RUNTIME:
+        if (source != TE_FROM_DEFAULT) /* false, and nobody has to be told */
+            apply_runtime(settings, row, label, text);
         break;
     case RULE_INTEGER:
         if (!apply_integer(settings, row, label, text))
@@ -301,6 +322,13 @@ void te_settings_apply(struct te_settings *settings, int row, const char *label,
         if (!apply_choice(settings, row, label, text))
             return;
         break;
+    case RULE_FILE:
+        if (source == TE_FROM_FILE) {
+            te_settings_warn_once("%s has no effect in a settings file", label);
+            return;
+        }
+        apply_text(settings, row, text);
+        break;
     case RULE_UNUSED:
         inform_once("%s has no meaning here: %s", label, rows[row].help);
         break;
@@ -316,7 +344,7 @@ static void apply_defaults(struct te_settings *settings)
 {
     memset(settings, 0, sizeof(*settings));
     for (int row = 0; row < ROWS; row++) {
-        if (rules[row].kind != RULE_PRESENCE && rules[row].kind < RULE_UNUSED)
+        if (rows[row].default_text)
             te_settings_apply(settings, row, rows[row].name, rows[row].default_text, TE_FROM_DEFAULT);
     }
 }
@@ -352,17 +380,22 @@ int te_settings_find_row(const char *name, bool in_file)
     return -1;
 }
 
-static void warn_about_unknown_names(char **environment)
+/* The names that no row has as its own: unknown ones, and those that a row covers which ends with _. */
+static void apply_other_names(struct te_settings *settings, char **environment)
 {
     for (char **entry = environment; entry && *entry; entry++) {
         const char *equals = strchr(*entry, '=');
         char *name;
+        int row;
 
         if (!equals || !(g_str_has_prefix(*entry, "MC_") || g_str_has_prefix(*entry, "TE_")))
             continue;
         name = g_strndup(*entry, (gsize)(equals - *entry));
-        if (te_settings_find_row(name, false) < 0)
+        row = te_settings_find_row(name, false);
+        if (row < 0)
             te_settings_warn_once("the environment variable %.64s is not known and has no effect", name);
+        else if (g_str_has_suffix(rows[row].name, "_"))
+            te_settings_apply(settings, row, name, equals + 1, TE_FROM_ENVIRONMENT);
         g_free(name);
     }
 }
@@ -382,7 +415,7 @@ static void apply_environment(struct te_settings *settings)
         if (text)
             te_settings_apply(settings, row, name, text, TE_FROM_ENVIRONMENT);
     }
-    warn_about_unknown_names(environ);
+    apply_other_names(settings, environ);
 }
 
 /* Both ends of the range count or neither (classic specification 3.8). */
@@ -406,16 +439,19 @@ static void complete_port_range(struct te_settings *settings)
 static void complete_silence_timeout(struct te_settings *settings)
 {
     static const char *const classic[] = {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"};
+    int row = te_settings_find_row("TE_TCP_SILENCE_TIMEOUT_MS", false);
     int64_t smallest_seconds = INT64_MAX;
 
     for (size_t i = 0; i < G_N_ELEMENTS(classic); i++) {
-        int row = te_settings_find_row(classic[i], false);
+        int classic_row = te_settings_find_row(classic[i], false);
+        int64_t seconds = *number_field(settings, classic_row);
 
-        if (settings->sources[row] != TE_FROM_DEFAULT)
-            smallest_seconds = MIN(smallest_seconds, *number_field(settings, row));
+        if (seconds == 0 || seconds >= smallest_seconds)
+            continue;
+        smallest_seconds = seconds;
+        settings->tcp_silence_timeout_ms = (uint64_t)seconds * 1000;
+        settings->sources[row] = settings->sources[classic_row];
     }
-    if (smallest_seconds != INT64_MAX)
-        settings->tcp_silence_timeout_ms = (uint64_t)smallest_seconds * 1000;
 }
 
 static void complete(struct te_settings *settings)
@@ -467,7 +503,7 @@ clear:
 void te_settings_clear(struct te_settings *settings)
 {
     for (int row = 0; row < ROWS; row++) {
-        if (rules[row].kind == RULE_TEXT || rules[row].kind == RULE_CHOICE)
+        if (rules[row].kind == RULE_TEXT || rules[row].kind == RULE_CHOICE || rules[row].kind == RULE_FILE)
             g_clear_pointer(text_field(settings, row), g_free);
     }
 }
@@ -480,33 +516,31 @@ const struct te_setting_row *te_settings_rows(size_t *count)
     return rows;
 }
 
-char *te_settings_value(const struct te_settings *settings, size_t row, const char **source)
+char *te_settings_value(const struct te_settings *settings, size_t row, enum te_settings_source *source)
 {
-    static const char *const names[] = {"default", "file", "environment"};
     struct te_settings *readable = (struct te_settings *)settings; /* only read, through the accessors above */
+    bool optional = !rows[row].default_text;
 
-    *source = names[settings->sources[row]];
+    if (source)
+        *source = (enum te_settings_source)settings->sources[row];
     switch (rules[row].kind) {
     case RULE_PRESENCE:
+        return g_strdup(*bool_field(readable, (int)row) ? "1" : "");
     case RULE_BOOLEAN:
-        return g_strdup(*bool_field(readable, (int)row) ? "true" : "false");
+    case RULE_RUNTIME:
+        return g_strdup(*bool_field(readable, (int)row) ? "1" : "0");
     case RULE_EXACTLY:
         return g_strdup(*bool_field(readable, (int)row) ? rules[row].wanted : rows[row].default_text);
     case RULE_INTEGER:
     case RULE_PORT:
+        if (optional && *number_field(readable, (int)row) == 0)
+            return g_strdup("");
         return g_strdup_printf("%" G_GINT64_FORMAT, *number_field(readable, (int)row));
     case RULE_TEXT:
     case RULE_CHOICE:
+    case RULE_FILE:
         return g_strdup(*text_field(readable, (int)row) ? *text_field(readable, (int)row) : "");
     default:
         return g_strdup("");
     }
-}
-
-bool te_settings_given(const struct te_settings *settings, const char *name)
-{
-    for (size_t row = 0; row < ROWS; row++)
-        if (strcmp(rows[row].name, name) == 0)
-            return settings->sources[row] != TE_FROM_DEFAULT;
-    return false;
 }

@@ -1,5 +1,5 @@
 /*
- * Every setting of the library, from one table (settings.c): name, alias, type, default, range, who reads it, help.
+ * Every setting of the library, from one table (settings.def): name, alias, group, default, range, help.
  * Sources, later ones win: defaults, the file named by TE_CONFIG (YAML; JSON is read by the same parser), the
  * environment. Read when an engine is created.
  */
@@ -14,9 +14,10 @@
 
 enum { TE_SETTINGS_ROWS_MAX = 192 };
 
-/* A text is NULL when it is not set. */
+/* A text is NULL when it is not given. */
 struct te_settings {
     /* engine */
+    char *file_name;                            /* TE_CONFIG */
     bool force_tcp;                             /* MC_FORCE_TCP, presence */
     bool use_ipv6;                              /* MC_USE_IPV6, presence */
     uint64_t minimum_port;                      /* MC_MIN_RPC_PORT, MC_MIN_PRC_PORT */
@@ -41,8 +42,8 @@ struct te_settings {
     uint64_t
         tcp_slice_size_bytes; /* MC_TCP_SLICE_SIZE: the piece a target takes before it looks at other connections */
     bool tcp_force_version_1; /* MC_TCP_PROTO is exactly "1" */
-    uint64_t tcp_status_timeout_seconds;   /* MC_TCP_STATUS_TIMEOUT_SEC, 30 */
-    uint64_t tcp_progress_timeout_seconds; /* MC_TCP_PROGRESS_TIMEOUT_SEC, 30 */
+    uint64_t tcp_status_timeout_seconds;   /* MC_TCP_STATUS_TIMEOUT_SEC; 0 = not given */
+    uint64_t tcp_progress_timeout_seconds; /* MC_TCP_PROGRESS_TIMEOUT_SEC; 0 = not given */
     uint64_t tcp_silence_timeout_ms; /* TE_TCP_SILENCE_TIMEOUT_MS, 10000: nothing moved in either direction while work
                                         waits; the smaller of the two above where one of them is given */
     uint64_t tcp_fence_timeout_ms; /* TE_TCP_FENCE_TIMEOUT_MS, 500: how long a half-closed connection may take before it
@@ -68,30 +69,22 @@ void te_settings_clear(struct te_settings *settings);
  * YAML (or JSON) mapping; a setting goes by its name in the environment or by that in lower case without MC_ or TE_. */
 te_status te_settings_from_text(struct te_settings *settings, const char *file_name, const char *text, size_t length);
 
-enum te_setting_type {
-    TE_SETTING_PRESENCE,
-    TE_SETTING_BOOLEAN,
-    TE_SETTING_INTEGER,
-    TE_SETTING_TEXT,
-    TE_SETTING_CHOICE,
-    TE_SETTING_WITHOUT_MEANING
-};
-
 /* One row of the table, for tools and documentation. */
 struct te_setting_row {
     const char *name;
-    const char *alias; /* or NULL */
-    enum te_setting_type type;
-    const char *default_text;
-    const char *range; /* for people */
-    const char *help;  /* for TE_SETTING_WITHOUT_MEANING: why */
+    const char *alias;        /* or NULL */
+    const char *group;        /* a heading */
+    const char *default_text; /* NULL: none, and help says what counts where the setting is not given */
+    const char *range;        /* for people; NULL: the name has no effect, and help says why */
+    const char *help;
 };
 const struct te_setting_row *te_settings_rows(size_t *count);
-/* Whether a setting, called by its name in the environment, was given rather than left to its default. A malformed
- * number or choice is as none. */
-bool te_settings_given(const struct te_settings *settings, const char *name);
 
-/* The value as text (g_malloc'ed) and where it came from ("default", "file", "environment"). */
-char *te_settings_value(const struct te_settings *settings, size_t row, const char **source);
+/* Where a value comes from. A malformed number or choice is as none. */
+enum te_settings_source { TE_FROM_DEFAULT, TE_FROM_FILE, TE_FROM_ENVIRONMENT };
+
+/* The value in force as text (g_malloc'ed), "" where there is none; written as the default is, so that equal values are
+ * equal texts. source: where it came from; may be NULL. */
+char *te_settings_value(const struct te_settings *settings, size_t row, enum te_settings_source *source);
 
 #endif

@@ -4,8 +4,6 @@
 
 #include "core/settings.h"
 
-enum te_settings_source { TE_FROM_DEFAULT, TE_FROM_FILE, TE_FROM_ENVIRONMENT };
-
 /* Bounds of a settings file. */
 enum { TE_SETTINGS_FILE_MAX_BYTES = 1024 * 1024, TE_SETTINGS_FILE_MAX_DEPTH = 16 };
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "settings.h"
 #include "te.h"
 #include "transfer_engine_ext.h"
 
@@ -96,7 +97,8 @@ static struct json_object *read_settings(void)
     for (guint i = 0; i < lines->len; i++) {
         const char *line = g_ptr_array_index(lines, i);
         g_autofree char *name = g_strndup(line, strcspn(line, "="));
-        json_object_object_add(result, name, json_object_new_string(strchr(line, '=') + 1));
+        bool secret = strstr(name, "PASSWORD") != NULL; /* what is shown here ends up in bug reports */
+        json_object_object_add(result, name, json_object_new_string(secret ? "(hidden)" : strchr(line, '=') + 1));
     }
     return result;
 }
@@ -141,10 +143,15 @@ static void print_plain(const char *title, struct json_object *entries, int widt
 
 int te_info_main(int argc, char **argv)
 {
-    gboolean json = FALSE;
-    const GOptionEntry entries[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL}, {0}};
+    gboolean json = FALSE, config = FALSE;
+    const GOptionEntry entries[] = {{"config", 0, 0, G_OPTION_ARG_NONE, &config,
+                                     "Show all settings instead, and where their values come from", NULL},
+                                    {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL},
+                                    {0}};
     if (!te_options_parse(&argc, &argv, entries, "info", NULL, "Shows what the library can do on this machine."))
         return TE_EXIT_USAGE;
+    if (config)
+        return te_settings_print(json) ? TE_EXIT_DONE : TE_EXIT_FAILED;
     te_set_log_callback(discard_message, NULL); /* what fails is part of the answer */
     struct json_object *info = gather();
     if (json) {

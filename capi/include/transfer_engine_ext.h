@@ -214,6 +214,45 @@ int te_remote_buffers(transfer_engine_t engine, segment_id_t segment, buffer_ent
  */
 int te_first_buffer_address(transfer_engine_t engine, const char *name, uint64_t *address);
 
+/* ---- Settings --------------------------------------------------------------------------------------------------- */
+
+/* Where the value of a setting comes from. */
+#define TE_SETTING_FROM_DEFAULT     0
+#define TE_SETTING_FROM_FILE        1 /* the one that TE_CONFIG names */
+#define TE_SETTING_FROM_ENVIRONMENT 2
+
+#define TE_SETTING_VALUE_MAX 1024
+
+/* One setting of the library. The texts that are pointed at are static and never NULL, alias excepted. */
+typedef struct te_setting {
+    size_t struct_size;
+    const char *name;          /* the variable's; one that ends with _ stands for all names that begin with it */
+    const char *alias;         /* another name, which counts where the first is not given; NULL = none */
+    const char *group;         /* a heading to list it under, such as "Transport tcp" */
+    const char *accepted;      /* the values it takes, for people, such as "1..16"; "" where has_effect is 0 */
+    const char *default_value; /* "" = none; help says what counts where such a setting is not given */
+    const char *help;          /* what it means, in one line; where has_effect is 0: why it has none */
+    int32_t has_effect;        /* 0: the name is known, but this library does nothing with it; else 1 */
+    int32_t source;            /* TE_SETTING_FROM_*: where the value comes from; where has_effect is 0: where one is
+                                  given */
+    char value[TE_SETTING_VALUE_MAX]; /* what an engine that is created now would take, written as default_value is;
+                                         "" = none, and where has_effect is 0; cut off where it is too long */
+} te_setting_t;
+
+/*
+ * Tells what the library knows about the setting of that index, counted from 0, and which value an engine would take
+ * that is created now in this process; those that exist keep theirs. Needs no engine. struct_size is set by the caller;
+ * what a larger structure has beyond the known part is set to zero. Which settings there are, and in which order, may
+ * change with the version of the library. From any thread; the environment must not be changed meanwhile. Reads the
+ * settings file each time and blocks for that only. Values and names that are wrong are logged as when an engine is
+ * created, once per process.
+ *
+ * 1; 0 there is no setting of that index; -1 setting NULL, struct_size smaller than the structure above, or the
+ * settings file cannot be used, so that no engine can be created either; -302 no memory. Only after 1 has setting been
+ * written to.
+ */
+int te_setting_at(size_t index, te_setting_t *setting);
+
 /* ---- The library ------------------------------------------------------------------------------------------------ */
 
 /*

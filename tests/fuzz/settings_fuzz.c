@@ -26,10 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     must(settings.minimum_port <= settings.maximum_port && settings.handshake_maximum_length > 0);
     for (size_t row = 0; row < count; row++) {
-        const char *source = NULL;
+        enum te_settings_source source;
         char *value = te_settings_value(&settings, row, &source);
 
-        must(source);
+        must(value && source <= TE_FROM_FILE);
         g_free(value);
     }
     te_settings_clear(&settings);

@@ -10,18 +10,21 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 from typing import Iterator, List
 
 TE = sys.argv.pop(1) if len(sys.argv) > 1 else "te"
 WATCHDOG = 120
+SETTINGS = ("MC_", "TE_", "NCCL_", "FI_", "WITH_", "USE_", "BAREX_", "MOONCAKE_")  # beginnings of all known names
 
 
 def te(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    kept = {key: text for key, text in os.environ.items() if not key.startswith(("MC_", "TE_"))}
+    kept = {key: text for key, text in os.environ.items() if not key.startswith(SETTINGS)}
     return subprocess.run(
         [TE, *words], capture_output=True, text=True, timeout=WATCHDOG, env={**kept, **environment}
     )
@@ -109,6 +112,82 @@ class InfoTest(unittest.TestCase):
         result = te("info", TE_SPIN_US="7")
         self.assertRegex(result.stdout, r"(?m)^  classic +yes$")
         self.assertRegex(result.stdout, r"(?m)^  TE_SPIN_US +7$")
+
+
+class ConfigTest(unittest.TestCase):
+    """te info --config."""
+
+    def expect_line(self, line: str, output: str) -> None:
+        self.assertTrue(re.search(rf"(?m)^{line}$", output), f"there is no line {line}")
+
+    def test_shows_each_setting_and_marks_what_is_not_the_default(self) -> None:
+        result = te("info", "--config", TE_SPIN_US="7", MC_TCP_LANES_PER_PEER="4", MC_FORCE_TCP="0",
+                    TE_TCP_LOCAL_CONGESTION_CONTROL="", MC_TCP_STATUS_TIMEOUT_SEC="9",
+                    MC_CUSTOM_TOPO_JSON="/a\nb")  # fmt: skip
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for line in (
+            r"\* TE_SPIN_US +7 +environment +50",
+            r"  MC_TCP_LANES_PER_PEER +4 +environment +4",
+            r"\* MC_FORCE_TCP +1 +environment +not given",
+            r"\* TE_TCP_LOCAL_CONGESTION_CONTROL +empty +environment +reno",
+            r"\* MC_TCP_STATUS_TIMEOUT_SEC +9 +environment +not given",
+            r"\* TE_TCP_SILENCE_TIMEOUT_MS +9000 +environment +10000",
+            r"  MC_TCP_PROGRESS_TIMEOUT_SEC +not given +default +not given",
+            r"\* MC_CUSTOM_TOPO_JSON +/a\?b +environment +not given",
+            r"  MC_LOG_LEVEL +INFO +default +INFO",
+            r"Transport tcp",
+            r"      threads that move data.* \[0\.\.64\]",
+            r"      highest port .* \[1024\.\..*; also MC_MAX_PRC_PORT\]",
+        ):
+            self.expect_line(line, result.stdout)
+        self.assertEqual(len([line for line in result.stdout.splitlines() if line.startswith("* ")]), 6)
+        self.assertFalse("Given, but" in result.stdout)
+
+    def test_lists_names_without_effect_and_tells_which_are_given(self) -> None:
+        result = te("info", "--config", MC_REDIS_PASSWORD="secret", MC_TENT_CONF="/tent.json")
+        _, rest = result.stdout.split("Given, but without effect here\n")
+        given, known = rest.split("\nKnown names without effect here\n")
+        self.assertEqual(given, "* MC_REDIS_PASSWORD from environment: no Redis client\n"
+                                "* MC_TENT_* from environment: no TENT runtime\n")  # fmt: skip
+        self.expect_line("  no Redis client:\n      MC_REDIS_USERNAME MC_REDIS_PASSWORD MC_REDIS_DB_INDEX", known)
+        self.assertEqual(known.count("no transport rdma:"), 1)
+        self.assertLessEqual(max(map(len, known.splitlines())), 100)
+        self.assertFalse("secret" in result.stdout)
+
+    def test_json(self) -> None:
+        result = te("info", "--config", "--json", MC_MIN_PRC_PORT="15001", MC_GID_INDEX="3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        settings = {entry["name"]: entry for entry in json.loads(result.stdout)["settings"]}
+        self.assertEqual(settings["MC_MIN_RPC_PORT"], {
+            "name": "MC_MIN_RPC_PORT", "alias": "MC_MIN_PRC_PORT", "group": "Names, ports and control calls",
+            "has_effect": True, "value": "15001", "source": "environment", "default": "15000", "is_default": False,
+            "accepted": "1024..32767, 61000..65535",
+            "help": "lowest port that an engine takes; both ends of the range count or neither",
+        })  # fmt: skip
+        self.assertEqual(settings["MC_GID_INDEX"], {
+            "name": "MC_GID_INDEX", "alias": None, "group": "RDMA and EFA", "has_effect": False, "value": None,
+            "source": "environment", "default": None, "is_default": True, "accepted": None,
+            "help": "no transport rdma",
+        })  # fmt: skip
+
+    def test_a_file(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("spin_us: 9\n")
+            file.flush()
+            result = te("info", "--config", TE_CONFIG=file.name)
+            self.expect_line(r"\* TE_SPIN_US +9 +file +50", result.stdout)
+            file.write("io_threads: [1]\n")
+            file.flush()
+            result = te("info", "--config", TE_CONFIG=file.name)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn(f"no engine can be created with these settings: {file.name}:2:13: ", result.stderr)
+
+    def test_what_is_wrong_is_said_once(self) -> None:
+        result = te("info", "--config", TE_SPIN_US="often", TE_SPIN="7")
+        self.assertEqual(result.returncode, 0)
+        self.expect_line(r"  TE_SPIN_US +50 +default +50", result.stdout)
+        self.assertEqual(result.stderr.count("TE_SPIN_US=often is not a whole number"), 1)
+        self.assertEqual(result.stderr.count("TE_SPIN is not known"), 1)
 
 
 class ProbeTest(unittest.TestCase):

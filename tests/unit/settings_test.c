@@ -30,8 +30,12 @@ static void collect(int level, const char *message, void *user_data)
 static int clean(void **state)
 {
     char **names = g_listenv();
+    size_t count;
+    const struct te_setting_row *rows = te_settings_rows(&count);
 
     (void)state;
+    for (size_t row = 0; row < count; row++)
+        g_unsetenv(rows[row].name);
     for (char **name = names; *name; name++) {
         if (g_str_has_prefix(*name, "MC_") || g_str_has_prefix(*name, "TE_"))
             g_unsetenv(*name);
@@ -103,10 +107,10 @@ static void test_defaults(void **state)
     assert_int_equal(settings.metrics_interval_seconds, 5);
     assert_true(settings.tcp_connection_pool);
     assert_int_equal(settings.tcp_lanes_per_peer, 4);
-    assert_int_equal(settings.tcp_slice_size_bytes, 65536);
+    assert_int_equal(settings.tcp_slice_size_bytes, 1048576);
     assert_false(settings.tcp_force_version_1);
-    assert_int_equal(settings.tcp_status_timeout_seconds, 30);
-    assert_int_equal(settings.tcp_progress_timeout_seconds, 30);
+    assert_int_equal(settings.tcp_status_timeout_seconds, 0);
+    assert_int_equal(settings.tcp_progress_timeout_seconds, 0);
     assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
     assert_int_equal(settings.tcp_fence_timeout_ms, 500);
     assert_int_equal(settings.tcp_idle_timeout_seconds, 300);
@@ -144,30 +148,60 @@ static void test_every_name_is_there_once_in_long_and_short_form(void **state)
     }
 }
 
+static void expect_setting(const struct te_settings *settings, const char *name, const char *expected_value,
+                           enum te_settings_source expected_source)
+{
+    enum te_settings_source source;
+    char *value = te_settings_value(settings, (size_t)te_settings_find_row(name, false), &source);
+
+    assert_string_equal(value, expected_value);
+    assert_int_equal(source, expected_source);
+    g_free(value);
+}
+
 static void test_values_and_sources_as_text(void **state)
 {
     struct te_settings settings;
-    const char *source;
-    char *value;
 
     (void)state;
-    from_text(&settings, "tcp_lanes_per_peer: 7\n");
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_LANES_PER_PEER", false), &source);
-    assert_string_equal(value, "7");
-    assert_string_equal(source, "file");
-    g_free(value);
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_FORCE_TCP", false), &source);
-    assert_string_equal(value, "false");
-    assert_string_equal(source, "default");
-    g_free(value);
+    from_text(&settings, "tcp_lanes_per_peer: 007\nuse_ipv6: true\nuse_tent: tent\ntcp_enable_connection_pool: off\n"
+                         "tcp_proto: 1\nlog_level: ERROR\n");
+    expect_setting(&settings, "MC_TCP_LANES_PER_PEER", "7", TE_FROM_FILE);
+    expect_setting(&settings, "MC_USE_IPV6", "1", TE_FROM_FILE);
+    expect_setting(&settings, "MC_USE_TENT", "1", TE_FROM_FILE);
+    expect_setting(&settings, "MC_TCP_ENABLE_CONNECTION_POOL", "0", TE_FROM_FILE);
+    expect_setting(&settings, "MC_TCP_PROTO", "1", TE_FROM_FILE);
+    expect_setting(&settings, "MC_LOG_LEVEL", "ERROR", TE_FROM_FILE);
+    expect_setting(&settings, "MC_FORCE_TCP", "", TE_FROM_DEFAULT);
+    expect_setting(&settings, "MC_TCP_STATUS_TIMEOUT_SEC", "", TE_FROM_DEFAULT);
     te_settings_clear(&settings);
 
     load_with(&settings, "MC_CUSTOM_TOPO_JSON", "/topology.json");
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_CUSTOM_TOPO_JSON", false), &source);
-    assert_string_equal(value, "/topology.json");
-    assert_string_equal(source, "environment");
-    g_free(value);
+    expect_setting(&settings, "MC_CUSTOM_TOPO_JSON", "/topology.json", TE_FROM_ENVIRONMENT);
     te_settings_clear(&settings);
+}
+
+/* So that a reader sees at a glance what differs. */
+static void test_a_value_that_is_the_default_is_written_as_the_default(void **state)
+{
+    struct te_settings settings;
+    size_t count;
+    const struct te_setting_row *rows = te_settings_rows(&count);
+
+    (void)state;
+    load(&settings);
+    for (size_t row = 0; row < count; row++)
+        expect_setting(&settings, rows[row].name, rows[row].default_text ? rows[row].default_text : "",
+                       TE_FROM_DEFAULT);
+    te_settings_clear(&settings);
+    for (size_t row = 0; row < count; row++) {
+        if (!rows[row].default_text)
+            continue;
+        load_with(&settings, rows[row].name, rows[row].default_text);
+        expect_setting(&settings, rows[row].name, rows[row].default_text, TE_FROM_ENVIRONMENT);
+        te_settings_clear(&settings);
+    }
+    expect_nothing_in(warnings);
 }
 
 /* ---- One class of setting each ---------------------------------------------------------------------------------- */
@@ -264,25 +298,25 @@ static void test_no_malformed_number_becomes_another_number(void **state)
     /* The first three appear in no other test: a warning is said once per process. */
     static const char *const bad[] = {"ten", "5x", "-2", "", "1e30", "184467440737095516150"};
     struct te_settings expected;
-    size_t count;
+    size_t count, numbers = 0;
     const struct te_setting_row *rows = te_settings_rows(&count);
 
     (void)state;
     load(&expected);
     for (size_t row = 0; row < count; row++) {
-        const char *source;
         char *wanted;
 
-        if (rows[row].type != TE_SETTING_INTEGER)
+        if (!rows[row].range || !strstr(rows[row].range, ".."))
             continue;
-        wanted = te_settings_value(&expected, row, &source);
+        numbers++;
+        wanted = te_settings_value(&expected, row, NULL);
         for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
             struct te_settings settings;
             char *value;
 
             g_string_truncate(warnings, 0);
             load_with(&settings, rows[row].name, bad[i]);
-            value = te_settings_value(&settings, row, &source);
+            value = te_settings_value(&settings, row, NULL);
             assert_string_equal(value, wanted);
             g_free(value);
             te_settings_clear(&settings);
@@ -291,6 +325,7 @@ static void test_no_malformed_number_becomes_another_number(void **state)
         }
         g_free(wanted);
     }
+    assert_true(numbers > 10);
     te_settings_clear(&expected);
 }
 
@@ -420,6 +455,12 @@ static void test_the_classic_timeouts_replace_the_silence_timeout(void **state)
         assert_int_equal(settings.tcp_silence_timeout_ms, cases[i / 2].expected_ms);
         te_settings_clear(&settings);
     }
+    /* And so says the table. */
+    load_with(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "60");
+    expect_setting(&settings, "TE_TCP_SILENCE_TIMEOUT_MS", "60000", TE_FROM_ENVIRONMENT);
+    expect_setting(&settings, "MC_TCP_PROGRESS_TIMEOUT_SEC", "60", TE_FROM_ENVIRONMENT);
+    expect_setting(&settings, "MC_TCP_STATUS_TIMEOUT_SEC", "", TE_FROM_DEFAULT);
+    te_settings_clear(&settings);
     /* The smaller of the two, even where the silence timeout is given as well. */
     from_text(&settings, "tcp_status_timeout_sec: 60\ntcp_progress_timeout_sec: 4\ntcp_silence_timeout_ms: 700\n");
     assert_int_equal(settings.tcp_silence_timeout_ms, 4000);
@@ -437,27 +478,24 @@ static void test_a_malformed_value_is_as_none(void **state)
     static const struct {
         const char *name, *malformed, *expected;
     } cases[] = {
-        {"MC_TCP_STATUS_TIMEOUT_SEC", "soon", "30"},
-        {"MC_TCP_PROGRESS_TIMEOUT_SEC", "soon", "30"},
-        {"MC_TCP_SLICE_SIZE", "64k", "65536"},
+        {"MC_TCP_STATUS_TIMEOUT_SEC", "soon", ""},
+        {"MC_TCP_PROGRESS_TIMEOUT_SEC", "soon", ""},
+        {"MC_TCP_SLICE_SIZE", "64k", "1048576"},
         {"MC_LOG_LEVEL", "loud", "INFO"},
         {"MC_TCP_PROTO", "3", "2"},
     };
     struct te_settings settings;
-    const char *source;
-    char *value;
 
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         load_with(&settings, cases[i].name, cases[i].malformed);
-        assert_false(te_settings_given(&settings, cases[i].name));
-        value = te_settings_value(&settings, (size_t)te_settings_find_row(cases[i].name, false), &source);
-        assert_string_equal(value, cases[i].expected);
-        g_free(value);
+        expect_setting(&settings, cases[i].name, cases[i].expected, TE_FROM_DEFAULT);
         assert_int_equal(settings.tcp_silence_timeout_ms, 10000);
         te_settings_clear(&settings);
     }
     expect_in(warnings, "MC_TCP_PROTO=3 is none of 1, 2; MC_TCP_PROTO stays 2");
+    expect_in(warnings, "MC_TCP_STATUS_TIMEOUT_SEC=soon is not a whole number in 1..2147483647; "
+                        "MC_TCP_STATUS_TIMEOUT_SEC stays not given");
 }
 
 /* ---- Names ------------------------------------------------------------------------------------------------------ */
@@ -506,10 +544,14 @@ static void test_names_without_meaning_and_of_callers_are_known(void **state)
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
         g_setenv(names[i], "secret", TRUE);
     load(&settings);
+    expect_setting(&settings, "MC_REDIS_PASSWORD", "", TE_FROM_ENVIRONMENT);
+    expect_setting(&settings, "MC_TENT_", "", TE_FROM_ENVIRONMENT);
+    expect_setting(&settings, "MC_STORE_", "", TE_FROM_ENVIRONMENT);
     te_settings_clear(&settings);
     expect_nothing_in(warnings);
     expect_in(informations, "MC_GID_INDEX has no meaning here");
     expect_in(informations, "MC_TCP_BIND_ADDRESS has no meaning here: no metadata servers");
+    expect_in(informations, "MC_TENT_CONF has no meaning here: no TENT runtime");
     assert_null(strstr(informations->str, "secret"));
     assert_null(strstr(informations->str, "MC_METADATA_SERVER"));
 }
@@ -621,8 +663,7 @@ static void test_environment_wins_over_the_file(void **state)
 {
     static const char text[] = "tcp_lanes_per_peer: 2\nspin_us: 3\nlog_level: ERROR\ntcp_proto: 1\n";
     struct te_settings settings;
-    const char *source;
-    char *name, *value;
+    char *name;
 
     (void)state;
     name = write_file(text, strlen(text));
@@ -637,14 +678,24 @@ static void test_environment_wins_over_the_file(void **state)
     te_settings_clear(&settings);
     expect_in(warnings, "MC_TCP_LANES_PER_PEER=? is not a whole number in 1..16; MC_TCP_LANES_PER_PEER stays 2");
     load_with(&settings, "MC_TCP_PROTO", "?");
-    value = te_settings_value(&settings, (size_t)te_settings_find_row("MC_TCP_PROTO", false), &source);
-    assert_string_equal(value, "1");
-    assert_string_equal(source, "file");
-    g_free(value);
+    expect_setting(&settings, "MC_TCP_PROTO", "1", TE_FROM_FILE);
+    expect_setting(&settings, "TE_CONFIG", name, TE_FROM_ENVIRONMENT);
     assert_true(settings.tcp_force_version_1);
     te_settings_clear(&settings);
     expect_in(warnings, "MC_TCP_PROTO=? is none of 1, 2; MC_TCP_PROTO stays 1");
     remove_file(name);
+}
+
+static void test_a_file_does_not_name_another(void **state)
+{
+    struct te_settings settings;
+
+    (void)state;
+    from_text(&settings, "TE_CONFIG: /other.yaml\nspin_us: 3\n");
+    assert_null(settings.file_name);
+    assert_int_equal(settings.spin_us, 3);
+    te_settings_clear(&settings);
+    expect_in(warnings, "test.yaml:1:1: TE_CONFIG has no effect in a settings file");
 }
 
 static void test_files_that_cannot_be_read(void **state)
@@ -703,7 +754,10 @@ int main(void)
         cmocka_unit_test_setup(test_malformed_values_in_a_file_are_warned_about_with_their_place, clean),
         cmocka_unit_test_setup(test_file_errors_have_a_place, clean),
         cmocka_unit_test_setup(test_environment_wins_over_the_file, clean),
+        cmocka_unit_test_setup(test_a_file_does_not_name_another, clean),
         cmocka_unit_test_setup(test_files_that_cannot_be_read, clean),
+        /* Last: it says what others expect to be said for the first time. */
+        cmocka_unit_test_setup(test_a_value_that_is_the_default_is_written_as_the_default, clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,10 +8,6 @@
 #include "core/segment_descriptor.h"
 #include "transports/tcp/tcp_private.h"
 
-/* What a target takes from a connection in one call, unless MC_TCP_SLICE_SIZE says otherwise; the classic engine's 64
- * KiB cost speed, and nobody can see the difference from outside. */
-#define PIECE_BYTES (UINT64_C(1) << 20)
-
 /* Within a host no congestion control is needed; the default of many systems (bbr) paces such connections to half their
  * speed. */
 bool socket_prepare(const struct tcp_options *options, int descriptor)
@@ -33,8 +29,7 @@ static void read_options(struct tcp_options *options, const struct te_settings *
     options->connect_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND;
     options->fence_ns = (int64_t)settings->tcp_fence_timeout_ms * TE_NS_PER_MS;
     options->idle_ns = (int64_t)settings->tcp_idle_timeout_seconds * TE_NS_PER_SECOND;
-    options->piece_bytes =
-        te_settings_given(settings, "MC_TCP_SLICE_SIZE") ? settings->tcp_slice_size_bytes : PIECE_BYTES;
+    options->piece_bytes = settings->tcp_slice_size_bytes;
     options->congestion_control =
         settings->tcp_local_congestion_control != NULL ? settings->tcp_local_congestion_control : "";
 }
