@@ -108,6 +108,12 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(info["environment"], {"MC_TCP_LANES_PER_PEER": "2"})
         self.assertGreater(info["limits"]["open_files"], 0)
 
+    def test_shows_no_password(self) -> None:
+        for words in (["info"], ["info", "--json"], ["info", "--config"], ["info", "--config", "--json"]):
+            result = te(*words, MC_REDIS_PASSWORD="hunter2")
+            self.assertIn("MC_REDIS_PASSWORD", result.stdout)
+            self.assertNotIn("hunter2", result.stdout + result.stderr)
+
     def test_for_people(self) -> None:
         result = te("info", TE_SPIN_US="7")
         self.assertRegex(result.stdout, r"(?m)^  classic +yes$")
