@@ -126,11 +126,11 @@ static void newcomer_late(struct te_timer *timer)
     refuse_newcomer((struct newcomer *)session, "nothing recognisable came in time");
 }
 
-/* Hands the connection to the dialect that takes it. False: more bytes are needed. */
+/* Hands the connection to the first dialect that takes it; one that cannot tell yet keeps it from those after it.
+ * False: more bytes are needed. */
 static bool recognise(struct newcomer *newcomer)
 {
     struct te_engine *engine = newcomer->session.control->engine;
-    bool undecided = false;
 
     for (size_t i = 0; i < engine->dialect_count; i++) {
         const struct te_dialect_ops *dialect = engine->dialects[i];
@@ -142,10 +142,9 @@ static bool recognise(struct newcomer *newcomer)
             g_free(newcomer);
             return true;
         }
-        undecided |= recognition == TE_RECOGNISE_NEED_MORE;
+        if (recognition == TE_RECOGNISE_NEED_MORE && newcomer->length < sizeof(newcomer->bytes))
+            return false;
     }
-    if (undecided && newcomer->length < sizeof(newcomer->bytes))
-        return false;
     refuse_newcomer(newcomer, "its first bytes are of no known protocol");
     return true;
 }

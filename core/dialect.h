@@ -21,7 +21,9 @@ enum te_recognition { TE_RECOGNISE_NO, TE_RECOGNISE_YES, TE_RECOGNISE_NEED_MORE 
 struct te_dialect_ops {
     const char *name;
 
-    /* Whether a connection that began with these bytes speaks this dialect. */
+    /* Whether a connection that began with these bytes speaks this dialect. While one needs more bytes, at most
+     * TE_DIALECT_RECOGNISE_BYTES, those after it in the engine's order are not asked: the first bytes of one may be
+     * good for the other. */
     enum te_recognition (*recognise)(const uint8_t *bytes, size_t length);
     /* Takes over an accepted, non-blocking socket whose first bytes have been read; owns descriptor from now on. Runs
      * in the reactor's thread and must not block. */

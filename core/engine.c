@@ -110,6 +110,8 @@ te_status te_engine_new(const struct te_engine_options *options, struct te_engin
     if (options->connection == NULL || options->local_name == NULL)
         return te_fail(TE_INVALID_ARGUMENT, "%s is a null pointer",
                        options->connection == NULL ? "the connection string" : "the local name");
+    if (options->dialect_count > TE_ENGINE_DIALECTS)
+        return te_fail(TE_INVALID_ARGUMENT, "an engine has room for %d dialects", TE_ENGINE_DIALECTS);
     engine = g_new0(struct te_engine, 1);
     status = te_settings_load(&engine->settings);
     if (status != TE_OK)

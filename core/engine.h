@@ -61,9 +61,9 @@ struct te_engine {
 struct te_engine_options {
     const char *connection; /* where segments are looked up */
     const char *local_name;
-    const struct te_task_drive_ops *drive_ops; /* may be NULL */
-    const struct te_dialect_ops *const *dialects;
-    size_t dialect_count;
+    const struct te_task_drive_ops *drive_ops;    /* may be NULL */
+    const struct te_dialect_ops *const *dialects; /* in the order in which connections and unknown peers are tried */
+    size_t dialect_count;                         /* at most TE_ENGINE_DIALECTS */
     struct te_segment_hooks segment_hooks;
 };
 

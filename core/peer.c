@@ -55,7 +55,7 @@ struct call {
     struct te_segment_descriptor **descriptor;
     const char *name, *message;
     size_t name_length, message_length;
-    bool *sent; /* the peer may have acted on the call: do not repeat it */
+    bool *sent; /* NULL: it may be made in one dialect after the other */
 };
 
 /* The dialect that is known first, then the others, until one is understood. */
@@ -78,7 +78,7 @@ static te_status make_call(struct call *call)
             remember(engine->peers, key, dialect);
             return TE_OK;
         }
-        if (status == TE_DNS || (call->sent != NULL && *call->sent))
+        if (status == TE_DNS || call->sent != NULL)
             break;
     }
     remember(engine->peers, key, NULL);
@@ -109,6 +109,21 @@ te_status te_peer_fetch_descriptor(struct te_engine *engine, const char *host, u
     return make_call(&call);
 }
 
+te_status te_peer_probe(struct te_engine *engine, const char *host, uint16_t port)
+{
+    struct call call = {.engine = engine, .host = host, .port = port, .make = make_probe};
+
+    return make_call(&call);
+}
+
+static bool is_known(struct te_engine *engine, const char *host, uint16_t port)
+{
+    char key[TE_ADDRESS_TEXT_MAX];
+
+    te_server_name_join(host, port, key, sizeof(key));
+    return recall(engine->peers, key) != NULL;
+}
+
 te_status te_peer_notify(struct te_engine *engine, const char *host, uint16_t port, const char *name,
                          size_t name_length, const char *message, size_t message_length, bool *sent)
 {
@@ -125,12 +140,12 @@ te_status te_peer_notify(struct te_engine *engine, const char *host, uint16_t po
     };
 
     *sent = false;
-    return make_call(&call);
-}
+    /* A peer may take a message in without understanding it, and what may have been taken must not be sent again. */
+    if (engine->dialect_count > 1 && !is_known(engine, host, port)) {
+        te_status status = te_peer_probe(engine, host, port);
 
-te_status te_peer_probe(struct te_engine *engine, const char *host, uint16_t port)
-{
-    struct call call = {.engine = engine, .host = host, .port = port, .make = make_probe};
-
+        if (status != TE_OK)
+            return status;
+    }
     return make_call(&call);
 }

@@ -1,6 +1,7 @@
 /*
  * Calls to a peer in whatever dialect it speaks. Which one that is is learnt from the first call that succeeds,
- * remembered, and forgotten when a call fails, as after a restart.
+ * remembered, and forgotten when a call fails, as after a restart. A notification is sent in one dialect only: a peer
+ * of which nothing is known is probed first, unless there is but one.
  */
 #ifndef TE_CORE_PEER_H
 #define TE_CORE_PEER_H
