@@ -1,6 +1,8 @@
 /* The TCP initiator: against the real target in the same process, and against peers that a test scripts byte by byte.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -146,7 +148,8 @@ struct transfer {
     struct outcome outcome;
 };
 
-static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size_t count)
+static uint64_t submit_with_priority(struct fixture *fixture, struct transfer *transfers, size_t count,
+                                     enum te_priority priority)
 {
     struct te_reservation reservation;
     struct te_slice *slices = NULL, **tail = &slices;
@@ -166,7 +169,7 @@ static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size
         slice->remote_address = (uintptr_t)transfers[i].remote;
         slice->length = transfers[i].length;
         slice->opcode = transfers[i].opcode;
-        slice->priority = TE_TASK_PRIORITY_MEDIUM;
+        slice->priority = priority;
         slice->deadline_ns = transfers[i].deadline_ns;
         slice->runtime_data = &transfers[i].outcome;
         slice->next = NULL;
@@ -176,6 +179,11 @@ static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size
     te_batch_publish(&reservation, NULL, NULL);
     te_tcp_transport_ops.submit(fixture->endpoint, slices);
     return id;
+}
+
+static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size_t count)
+{
+    return submit_with_priority(fixture, transfers, count, TE_TASK_PRIORITY_MEDIUM);
 }
 
 static void wait_for(struct fixture *fixture, uint64_t id)
@@ -884,6 +892,200 @@ static void test_one_connection_per_request_without_pool(void **state)
     }
 }
 
+/* Priorities */
+
+enum {
+    PRIORITY_WINDOW = 256, /* requests that a lane has on the wire at most */
+    HIGH_SHARE = 16,       /* shares of the requests while all priorities wait */
+    MEDIUM_SHARE = 4,
+    LOW_SHARE = 1,
+    ALL_SHARES = HIGH_SHARE + MEDIUM_SHARE + LOW_SHARE,
+    PRIORITY_AREA = 1 << 20, /* where the reads of each priority are, apart from the others */
+};
+
+/* Reads whose remote addresses tell priority and place in the order of submission. */
+static uint64_t submit_reads(struct fixture *fixture, struct transfer *transfers, size_t count,
+                             enum te_priority priority)
+{
+    for (size_t i = 0; i < count; i++)
+        transfers[i] = (struct transfer){.opcode = TE_OPCODE_READ,
+                                         .local = fixture->local + priority * PRIORITY_AREA + i,
+                                         .remote = fixture->remote + priority * PRIORITY_AREA + i,
+                                         .length = 1};
+    return submit_with_priority(fixture, transfers, count, priority);
+}
+
+static void answer_read(struct fixture *fixture, int peer)
+{
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 1);
+}
+
+/* The place in the order of submission of the next request, whose priority is stored. */
+static size_t take_prioritised(struct fixture *fixture, int peer, enum te_priority *priority)
+{
+    uint64_t offset = take_request(peer).address - (uintptr_t)fixture->remote;
+
+    *priority = (enum te_priority)(offset / PRIORITY_AREA);
+    assert_true(*priority < TE_TASK_PRIORITY_COUNT);
+    return offset % PRIORITY_AREA;
+}
+
+/* What was taken in so many rounds. The medium ones get the share of the high ones when these are through. */
+static void assert_shares(const size_t taken[TE_TASK_PRIORITY_COUNT], size_t rounds, size_t each)
+{
+    size_t high = rounds * HIGH_SHARE < each ? rounds * HIGH_SHARE : each;
+
+    assert_int_equal(taken[TE_TASK_PRIORITY_HIGH], high);
+    assert_int_equal(taken[TE_TASK_PRIORITY_MEDIUM], rounds * (ALL_SHARES - LOW_SHARE) - high);
+    assert_int_equal(taken[TE_TASK_PRIORITY_LOW], rounds * LOW_SHARE);
+}
+
+/* More of each priority wait than there is room for on the wire, where each answer makes room for one. */
+static void test_priorities_share_a_lane(void **state)
+{
+    enum { EACH = 8 * HIGH_SHARE, TOTAL = EACH * TE_TASK_PRIORITY_COUNT };
+    struct fixture *fixture = *state;
+    static struct transfer first[PRIORITY_WINDOW], waiting[TE_TASK_PRIORITY_COUNT][EACH];
+    size_t taken[TE_TASK_PRIORITY_COUNT] = {0};
+    uint64_t first_id, ids[TE_TASK_PRIORITY_COUNT];
+    int peer;
+
+    fixture->engine.settings.tcp_lanes_per_peer = 1;
+    fixture->engine.settings.tcp_silence_timeout_ms = 60000;
+    open_endpoint(fixture, fixture->listening_port, 2);
+    first_id = submit_reads(fixture, first, PRIORITY_WINDOW, TE_TASK_PRIORITY_LOW);
+    peer = accept_peer(fixture);
+    for (int i = 0; i < PRIORITY_WINDOW; i++)
+        take_request(peer);
+    for (int i = TE_TASK_PRIORITY_COUNT - 1; i >= 0; i--)
+        ids[i] = submit_reads(fixture, waiting[i], EACH, (enum te_priority)i);
+
+    for (size_t i = 0; i < TOTAL; i++) {
+        enum te_priority priority;
+        size_t place;
+
+        answer_read(fixture, peer);
+        place = take_prioritised(fixture, peer, &priority);
+        assert_int_equal(place, taken[priority]);
+        taken[priority]++;
+        if ((i + 1) % ALL_SHARES == 0 && taken[TE_TASK_PRIORITY_MEDIUM] < EACH)
+            assert_shares(taken, (i + 1) / ALL_SHARES, EACH);
+    }
+    for (int i = 0; i < PRIORITY_WINDOW; i++)
+        answer_read(fixture, peer);
+    wait_for(fixture, first_id);
+    for (int i = 0; i < TE_TASK_PRIORITY_COUNT; i++)
+        wait_for(fixture, ids[i]);
+    close(peer);
+}
+
+/* An idle connection */
+
+/* Keeps the reactor busy until it is let go, so that nothing is noticed but by the thread that submits. */
+struct hold {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool held, over;
+};
+
+static void hold_reactor(void *data)
+{
+    struct hold *hold = data;
+
+    pthread_mutex_lock(&hold->lock);
+    hold->held = true;
+    pthread_cond_broadcast(&hold->changed);
+    while (!hold->over)
+        pthread_cond_wait(&hold->changed, &hold->lock);
+    hold->held = false;
+    pthread_cond_broadcast(&hold->changed);
+    pthread_mutex_unlock(&hold->lock);
+}
+
+static void hold_wait(struct hold *hold, bool held)
+{
+    pthread_mutex_lock(&hold->lock);
+    if (!held) {
+        hold->over = true;
+        pthread_cond_broadcast(&hold->changed);
+    }
+    while (hold->held != held)
+        pthread_cond_wait(&hold->changed, &hold->lock);
+    pthread_mutex_unlock(&hold->lock);
+}
+
+/* Ends the sending side and waits until the other end's host has got that. */
+static void end_and_wait(int peer)
+{
+    int64_t end_ns = te_now_ns() + WATCHDOG_NS;
+    struct tcp_info information;
+    socklen_t length = sizeof(information);
+
+    shutdown(peer, SHUT_WR);
+    do {
+        assert_true(te_now_ns() < end_ns);
+        assert_int_equal(getsockopt(peer, IPPROTO_TCP, TCP_INFO, &information, &length), 0);
+    } while (information.tcpi_state == TCP_ESTABLISHED || information.tcpi_state == TCP_FIN_WAIT1);
+}
+
+/* The other end closes it in peace, and has sent nothing. */
+static void assert_ended_unused(int peer)
+{
+    struct pollfd entry = {.fd = peer, .events = POLLIN};
+    char byte;
+
+    assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
+    assert_int_equal(recv(peer, &byte, 1, 0), 0);
+    close(peer);
+}
+
+static void serve_write(int peer)
+{
+    uint8_t body[64];
+    size_t size = (size_t)take_request(peer).length;
+
+    assert_true(size <= sizeof(body));
+    assert_int_equal(recv(peer, body, size, MSG_WAITALL), size);
+    send_status(peer, TE_TCP_STATUS_OK);
+}
+
+/* A write that was sent over a connection that the peer has ended would be lost for good. */
+static void test_an_idle_connection_is_looked_at_before_a_write(void **state)
+{
+    enum { ROUNDS = 200 };
+    struct fixture *fixture = *state;
+    int old = -1;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct hold hold = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64};
+        uint64_t id;
+        int peer;
+
+        if (round % 2 == 0) {
+            te_reactor_run(fixture->reactor, hold_reactor, &hold);
+            hold_wait(&hold, true);
+        }
+        if (old >= 0)
+            end_and_wait(old);
+        id = submit(fixture, &transfer, 1);
+        if (round % 2 == 0)
+            hold_wait(&hold, false);
+        peer = accept_peer(fixture);
+        serve_write(peer);
+        wait_for(fixture, id);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+        assert_int_equal(te_batch_release(fixture->engine.batches, id), TE_OK);
+        if (old >= 0)
+            assert_ended_unused(old);
+        old = peer;
+    }
+    close(old);
+}
+
 int main(void)
 {
 #define LANE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -913,6 +1115,8 @@ int main(void)
         LANE_TEST(test_a_given_up_read_delays_nobody),
         LANE_TEST(test_destroy_ends_everything),
         LANE_TEST(test_one_connection_per_request_without_pool),
+        LANE_TEST(test_priorities_share_a_lane),
+        LANE_TEST(test_an_idle_connection_is_looked_at_before_a_write),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
