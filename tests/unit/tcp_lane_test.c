@@ -147,7 +147,8 @@ struct transfer {
     struct outcome outcome;
 };
 
-static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size_t count)
+static uint64_t submit_with_priority(struct fixture *fixture, struct transfer *transfers, size_t count,
+                                     enum te_priority priority)
 {
     struct te_reservation reservation;
     struct te_slice *slices = NULL, **tail = &slices;
@@ -167,7 +168,7 @@ static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size
         slice->remote_address = (uintptr_t)transfers[i].remote;
         slice->length = transfers[i].length;
         slice->opcode = transfers[i].opcode;
-        slice->priority = TE_TASK_PRIORITY_MEDIUM;
+        slice->priority = priority;
         slice->deadline_ns = transfers[i].deadline_ns;
         slice->runtime_data = &transfers[i].outcome;
         slice->next = NULL;
@@ -177,6 +178,11 @@ static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size
     te_batch_publish(&reservation, NULL, NULL);
     te_tcp_transport_ops.submit(fixture->endpoint, slices);
     return id;
+}
+
+static uint64_t submit(struct fixture *fixture, struct transfer *transfers, size_t count)
+{
+    return submit_with_priority(fixture, transfers, count, TE_TASK_PRIORITY_MEDIUM);
 }
 
 static void wait_for(struct fixture *fixture, uint64_t id)
@@ -884,6 +890,97 @@ static void test_one_connection_per_request_without_pool(void **state)
     }
 }
 
+/* Priorities */
+
+enum {
+    PRIORITY_WINDOW = 256, /* requests that a lane has on the wire at most */
+    HIGH_SHARE = 16,       /* shares of the requests while all priorities wait */
+    MEDIUM_SHARE = 4,
+    LOW_SHARE = 1,
+    ALL_SHARES = HIGH_SHARE + MEDIUM_SHARE + LOW_SHARE,
+    PRIORITY_AREA = 1 << 20, /* where the reads of each priority are, apart from the others */
+};
+
+/* Reads whose remote addresses tell priority and place in the order of submission. */
+static uint64_t submit_reads(struct fixture *fixture, struct transfer *transfers, size_t count,
+                             enum te_priority priority)
+{
+    for (size_t i = 0; i < count; i++)
+        transfers[i] = (struct transfer){.opcode = TE_OPCODE_READ,
+                                         .local = fixture->local + priority * PRIORITY_AREA + i,
+                                         .remote = fixture->remote + priority * PRIORITY_AREA + i,
+                                         .length = 1};
+    return submit_with_priority(fixture, transfers, count, priority);
+}
+
+/* In one piece: of two, the kernel would keep the second one back for a while. */
+static void answer_read(int peer)
+{
+    uint8_t answer[TE_TCP_STATUS_BYTES + 1] = {0};
+
+    te_tcp_status_encode(answer, TE_TCP_STATUS_OK);
+    send_bytes(peer, answer, sizeof(answer));
+}
+
+/* The place in the order of submission of the next request, whose priority is stored. */
+static size_t take_prioritised(struct fixture *fixture, int peer, enum te_priority *priority)
+{
+    uint64_t offset = take_request(peer).address - (uintptr_t)fixture->remote;
+
+    *priority = (enum te_priority)(offset / PRIORITY_AREA);
+    assert_true(*priority < TE_TASK_PRIORITY_COUNT);
+    return offset % PRIORITY_AREA;
+}
+
+/* What was taken in so many rounds. The medium ones get the share of the high ones when these are through. */
+static void assert_shares(const size_t taken[TE_TASK_PRIORITY_COUNT], size_t rounds, size_t each)
+{
+    size_t high = rounds * HIGH_SHARE < each ? rounds * HIGH_SHARE : each;
+
+    assert_int_equal(taken[TE_TASK_PRIORITY_HIGH], high);
+    assert_int_equal(taken[TE_TASK_PRIORITY_MEDIUM], rounds * (ALL_SHARES - LOW_SHARE) - high);
+    assert_int_equal(taken[TE_TASK_PRIORITY_LOW], rounds * LOW_SHARE);
+}
+
+/* More of each priority wait than there is room for on the wire, where each answer makes room for one. */
+static void test_priorities_share_a_lane(void **state)
+{
+    enum { EACH = 8 * HIGH_SHARE, TOTAL = EACH * TE_TASK_PRIORITY_COUNT };
+    struct fixture *fixture = *state;
+    static struct transfer first[PRIORITY_WINDOW], waiting[TE_TASK_PRIORITY_COUNT][EACH];
+    size_t taken[TE_TASK_PRIORITY_COUNT] = {0};
+    uint64_t first_id, ids[TE_TASK_PRIORITY_COUNT];
+    int peer;
+
+    fixture->engine.settings.tcp_lanes_per_peer = 1;
+    fixture->engine.settings.tcp_silence_timeout_ms = 60000;
+    open_endpoint(fixture, fixture->listening_port, 2);
+    first_id = submit_reads(fixture, first, PRIORITY_WINDOW, TE_TASK_PRIORITY_LOW);
+    peer = accept_peer(fixture);
+    for (int i = 0; i < PRIORITY_WINDOW; i++)
+        take_request(peer);
+    for (int i = TE_TASK_PRIORITY_COUNT - 1; i >= 0; i--)
+        ids[i] = submit_reads(fixture, waiting[i], EACH, (enum te_priority)i);
+
+    for (size_t i = 0; i < TOTAL; i++) {
+        enum te_priority priority;
+        size_t place;
+
+        answer_read(peer);
+        place = take_prioritised(fixture, peer, &priority);
+        assert_int_equal(place, taken[priority]);
+        taken[priority]++;
+        if ((i + 1) % ALL_SHARES == 0 && taken[TE_TASK_PRIORITY_MEDIUM] < EACH)
+            assert_shares(taken, (i + 1) / ALL_SHARES, EACH);
+    }
+    for (int i = 0; i < PRIORITY_WINDOW; i++)
+        answer_read(peer);
+    wait_for(fixture, first_id);
+    for (int i = 0; i < TE_TASK_PRIORITY_COUNT; i++)
+        wait_for(fixture, ids[i]);
+    close(peer);
+}
+
 int main(void)
 {
 #define LANE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -913,6 +1010,7 @@ int main(void)
         LANE_TEST(test_a_given_up_read_delays_nobody),
         LANE_TEST(test_destroy_ends_everything),
         LANE_TEST(test_one_connection_per_request_without_pool),
+        LANE_TEST(test_priorities_share_a_lane),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
