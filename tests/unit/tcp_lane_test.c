@@ -1,6 +1,7 @@
 /* The TCP initiator: against the real target in the same process, and against peers that a test scripts byte by byte.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -981,6 +982,123 @@ static void test_priorities_share_a_lane(void **state)
     close(peer);
 }
 
+/* An idle connection */
+
+/* Keeps the reactor busy until it is let go, so that nothing is noticed but by the thread that submits. */
+struct hold {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool held, over;
+};
+
+static void hold_reactor(void *data)
+{
+    struct hold *hold = data;
+
+    pthread_mutex_lock(&hold->lock);
+    hold->held = true;
+    pthread_cond_broadcast(&hold->changed);
+    while (!hold->over)
+        pthread_cond_wait(&hold->changed, &hold->lock);
+    hold->held = false;
+    pthread_cond_broadcast(&hold->changed);
+    pthread_mutex_unlock(&hold->lock);
+}
+
+static void hold_wait(struct hold *hold, bool held)
+{
+    pthread_mutex_lock(&hold->lock);
+    if (!held) {
+        hold->over = true;
+        pthread_cond_broadcast(&hold->changed);
+    }
+    while (hold->held != held)
+        pthread_cond_wait(&hold->changed, &hold->lock);
+    pthread_mutex_unlock(&hold->lock);
+}
+
+/* Whether the initiator has a connection to the scripted peer whose end has not arrived. */
+static bool has_living_connection(const struct fixture *fixture)
+{
+    for (int descriptor = 0; descriptor < 1024; descriptor++) {
+        struct sockaddr_in address;
+        socklen_t length = sizeof(address);
+        struct pollfd entry = {.fd = descriptor, .events = POLLRDHUP};
+
+        if (getpeername(descriptor, (struct sockaddr *)&address, &length) == 0 &&
+            ntohs(address.sin_port) == fixture->listening_port && poll(&entry, 1, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Ends the sending side and waits until that has arrived. */
+static void end_and_wait(const struct fixture *fixture, int peer)
+{
+    int64_t end_ns = te_now_ns() + WATCHDOG_NS;
+
+    shutdown(peer, SHUT_WR);
+    while (has_living_connection(fixture))
+        assert_true(te_now_ns() < end_ns);
+}
+
+/* The other end closes it in peace, and has sent nothing. */
+static void assert_ended_unused(int peer)
+{
+    struct pollfd entry = {.fd = peer, .events = POLLIN};
+    char byte;
+
+    assert_int_equal(poll(&entry, 1, (int)(WATCHDOG_NS / TE_NS_PER_MS)), 1);
+    assert_int_equal(recv(peer, &byte, 1, 0), 0);
+    close(peer);
+}
+
+static void serve_write(int peer)
+{
+    uint8_t body[64];
+    size_t size = (size_t)take_request(peer).length;
+
+    assert_true(size <= sizeof(body));
+    assert_int_equal(recv(peer, body, size, MSG_WAITALL), size);
+    send_status(peer, TE_TCP_STATUS_OK);
+}
+
+/* A write that was sent over a connection that the peer has ended would be lost for good. */
+static void test_an_idle_connection_is_looked_at_before_a_write(void **state)
+{
+    enum { ROUNDS = 200 };
+    struct fixture *fixture = *state;
+    int old = -1;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct hold hold = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64};
+        uint64_t id;
+        int peer;
+
+        if (round % 2 == 0) {
+            te_reactor_run(fixture->reactor, hold_reactor, &hold);
+            hold_wait(&hold, true);
+        }
+        if (old >= 0)
+            end_and_wait(fixture, old);
+        id = submit(fixture, &transfer, 1);
+        if (round % 2 == 0)
+            hold_wait(&hold, false);
+        peer = accept_peer(fixture);
+        serve_write(peer);
+        wait_for(fixture, id);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_SUCCEEDED);
+        assert_int_equal(te_batch_release(fixture->engine.batches, id), TE_OK);
+        if (old >= 0)
+            assert_ended_unused(old);
+        old = peer;
+    }
+    close(old);
+}
+
 int main(void)
 {
 #define LANE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -1011,6 +1129,7 @@ int main(void)
         LANE_TEST(test_destroy_ends_everything),
         LANE_TEST(test_one_connection_per_request_without_pool),
         LANE_TEST(test_priorities_share_a_lane),
+        LANE_TEST(test_an_idle_connection_is_looked_at_before_a_write),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
