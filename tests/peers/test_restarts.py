@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import wire
 from peer_client import OURS, WHEEL, Peer
-from support import MIB, PAIRINGS, PATIENCE, PeerTestCase, data_port, eventually, port_range, ret
+from support import MIB, PAIRINGS, PATIENCE, VERSION_1, PeerTestCase, data_port, eventually, port_range, ret
 
 # The real engine looks at a peer's descriptor again only when told to.
 REFRESH: Dict[str, Dict[str, str]] = {OURS: {}, WHEEL: {"MC_DISABLE_METACACHE": "1"}}
@@ -163,6 +163,21 @@ class Restarts(PeerTestCase):
             self.assertTrue(eventually(lambda: target.connections() == 1), "the connection was not kept")
             target.end_connections()
             self.assertTrue(eventually(lambda: target.connections() == 0), "an ended connection is kept")
+
+    def test_reads_right_after_connections_were_dropped_are_served(self) -> None:
+        """Nobody waits until the initiator has noticed. A write may then be lost, a read can be repeated."""
+        for env in ({}, VERSION_1):
+            a = self.start(OURS, env=env)
+            a("register", size=MIB, random=1)
+            target = wire.Target(size=MIB)
+            self.addCleanup(target.close)
+            target.memory[:] = bytes(i % 251 for i in range(MIB))
+            for number in range(200):
+                length = 1000 + number
+                reply = a("read", peer=target.name, remote_addr=target.base + number, len=length)
+                self.assertEqual(reply["ret"], 0, f"read {number} with {env}: {reply}")
+                self.assertEqual(a("peek", len=length)["hex"], target.memory[number : number + length].hex())
+                target.drop_connections()
 
 
 def add_cases() -> None:

@@ -131,6 +131,10 @@ class Target:
         """Sends the end of every connection; they are gone when the other side has ended them, too."""
         self._shut_down(socket.SHUT_WR)
 
+    def drop_connections(self) -> None:
+        """Ends every connection in both directions; what still comes over one is answered by a reset."""
+        self._shut_down(socket.SHUT_RDWR)
+
     def connections(self) -> int:
         return len(self._open)
 
