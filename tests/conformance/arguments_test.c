@@ -9,7 +9,7 @@ static int port_of(const char *name)
     return atoi(colon + 1);
 }
 
-static void s9_1_4_and_report_m14_unusable_metadata_services_fail_with_a_reason(void **state)
+static void s9_1_4_unusable_metadata_services_fail_with_a_reason(void **state)
 {
     (void)state;
     static const char *const connections[] = {"",
@@ -301,7 +301,7 @@ static void report_k08_bad_numbers_keep_the_default(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(s9_1_4_and_report_m14_unusable_metadata_services_fail_with_a_reason),
+        TEST(s9_1_4_unusable_metadata_services_fail_with_a_reason),
         TEST(s9_1_5_null_arguments_are_errors),
         TEST(s9_1_8_a_log_directory_disturbs_nobody),
         TEST(s9_2_5_a_transport_that_fails_to_install_leaves_the_segment),
