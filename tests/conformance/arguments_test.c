@@ -9,7 +9,7 @@ static int port_of(const char *name)
     return atoi(colon + 1);
 }
 
-static void s9_1_4_and_report_m14_unusable_metadata_services_fail_with_a_reason(void **state)
+static void s9_1_4_unusable_metadata_services_fail_with_a_reason(void **state)
 {
     (void)state;
     static const char *const connections[] = {"",
@@ -275,6 +275,25 @@ static void report_m13_no_connection_string_aborts_the_process(void **state)
         assert_null(engine_try_new(connections[index], "127.0.0.1", 1));
 }
 
+/* Counts the warnings that begin with a text. Settings are read in the thread that asks for them. */
+struct expected_warning {
+    char beginning[NAME_SIZE];
+    unsigned seen;
+};
+
+static void count_warning(int level, const char *message, void *user_data)
+{
+    struct expected_warning *expected = user_data;
+    if (level == TE_LOG_LEVEL_WARNING && strncmp(message, expected->beginning, strlen(expected->beginning)) == 0)
+        expected->seen++;
+}
+
+static void stop_counting(void *data)
+{
+    (void)data;
+    te_set_log_callback(NULL, NULL);
+}
+
 static void report_k08_bad_numbers_keep_the_default(void **state)
 {
     (void)state;
@@ -287,13 +306,28 @@ static void report_k08_bad_numbers_keep_the_default(void **state)
                                         "MC_TCP_STATUS_TIMEOUT_SEC",
                                         "MC_TCP_PROGRESS_TIMEOUT_SEC",
                                         "MC_SLICE_TIMEOUT",
-                                        "MC_SLICE_SIZE",
-                                        "MC_IB_PORT",
                                         "MC_TE_METRIC_INTERVAL_SECONDS"};
-    static const char *const values[] = {"", "abc", "-1", "0", "1e30", " 5 ", "99999999999999999999", "0x10"};
+    static const char *const without_effect[] = {"MC_SLICE_SIZE", "MC_IB_PORT"};
+    static const char *const values[] = {"", "abc", "-2", "0", "1e30", " 5 6", "99999999999999999999", "0x10"};
+    static struct expected_warning expected;
+    at_test_end(stop_counting, NULL);
+    te_set_log_callback(count_warning, &expected);
     for (size_t value = 0; value < sizeof(values) / sizeof(values[0]); value++) {
-        for (size_t index = 0; index < sizeof(names) / sizeof(names[0]); index++)
+        for (size_t index = 0; index < sizeof(names) / sizeof(names[0]); index++) {
+            snprintf(expected.beginning, sizeof(expected.beginning), "%s=%s is not a whole number in ", names[index],
+                     values[value]);
+            expected.seen = 0;
             setenv(names[index], values[value], 1);
+            te_setting_t setting = setting_named(names[index]);
+            if (strcmp(setting.value, setting.default_value) != 0 || setting.source != TE_SETTING_FROM_DEFAULT ||
+                expected.seen != 1)
+                fail_msg("%s=%s: value %s from %d, %u warnings", names[index], values[value], setting.value,
+                         setting.source, expected.seen);
+        }
+        for (size_t index = 0; index < sizeof(without_effect) / sizeof(without_effect[0]); index++) {
+            setenv(without_effect[index], values[value], 1);
+            assert_string_equal(setting_named(without_effect[index]).value, "");
+        }
         assert_works(engine_new());
     }
 }
@@ -301,7 +335,7 @@ static void report_k08_bad_numbers_keep_the_default(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(s9_1_4_and_report_m14_unusable_metadata_services_fail_with_a_reason),
+        TEST(s9_1_4_unusable_metadata_services_fail_with_a_reason),
         TEST(s9_1_5_null_arguments_are_errors),
         TEST(s9_1_8_a_log_directory_disturbs_nobody),
         TEST(s9_2_5_a_transport_that_fails_to_install_leaves_the_segment),

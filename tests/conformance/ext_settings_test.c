@@ -3,20 +3,6 @@
 
 #include "support.h"
 
-/* Fills in what the library knows under that name. */
-static te_setting_t setting_named(const char *name)
-{
-    te_setting_t setting = {.struct_size = sizeof(setting)};
-    size_t index = 0;
-    int result;
-
-    while ((result = te_setting_at(index, &setting)) == 1 && strcmp(setting.name, name) != 0)
-        index++;
-    if (result != 1)
-        fail_msg("%s: %d %s", name, result, te_last_error());
-    return setting;
-}
-
 static void expect(const char *name, const char *value, int source)
 {
     te_setting_t setting = setting_named(name);

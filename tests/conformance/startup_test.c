@@ -34,6 +34,27 @@ static int port_of(const char *name)
     return atoi(colon + 1);
 }
 
+/* Takes two ports next to each other and makes them the range of engines. */
+static void take_two_ports(int taken[2])
+{
+    char text[16];
+    for (int port = 17020 + (int)(getpid() % 400) * 2;; port += 2) {
+        int next = port + 1;
+        assert_true(port < 18000);
+        taken[0] = take_port(&port);
+        taken[1] = take_port(&next);
+        if (taken[0] >= 0 && taken[1] >= 0) {
+            snprintf(text, sizeof(text), "%d", port);
+            setenv("MC_MIN_RPC_PORT", text, 1);
+            snprintf(text, sizeof(text), "%d", next);
+            setenv("MC_MAX_RPC_PORT", text, 1);
+            return;
+        }
+        close(taken[0]);
+        close(taken[1]);
+    }
+}
+
 static void b01_p2phandshake_ignores_the_port(void **state)
 {
     (void)state;
@@ -147,6 +168,21 @@ static void b05_failed_creation_leaves_nothing_behind(void **state)
         assert_null(engine_try_new("", "127.0.0.1", 0));
         assert_null(engine_try_new("p2phandshake", "127.0.0.1", 0));
     }
+    assert_int_equal(settled_threads(threads), threads);
+    assert_int_equal(settled_descriptors(descriptors), descriptors);
+    /* Late: the engine gets its port and has its threads, and then there is no second port for the data. */
+    int taken[2];
+    take_two_ports(taken);
+    close(taken[0]);
+    for (int round = 0; round < 8; round++)
+        assert_null(engine_try_new("P2PHANDSHAKE", "127.0.0.1", 1));
+    transfer_engine_t engine = engine_try_new("P2PHANDSHAKE", "127.0.0.1", 0);
+    assert_non_null(engine);
+    assert_null(installTransport(engine, "tcp", NULL));
+    engine_delete(engine);
+    close(taken[1]);
+    unsetenv("MC_MIN_RPC_PORT");
+    unsetenv("MC_MAX_RPC_PORT");
     assert_int_equal(settled_threads(threads), threads);
     assert_int_equal(settled_descriptors(descriptors), descriptors);
     assert_works(engine_new());
@@ -295,27 +331,6 @@ static void b10_an_ipv6_address_has_no_brackets_and_can_be_opened(void **state)
     snprintf(bracketed, sizeof(bracketed), "[::1]:%d", te_port(engine));
     assert_transfers_over_ipv6(engine_new_named("[::1]:0"), engine, bracketed);
     assert_transfers_over_ipv6(engine_new_named("::1"), engine, name);
-}
-
-/* Takes two ports next to each other and makes them the range of engines. */
-static void take_two_ports(int taken[2])
-{
-    char text[16];
-    for (int port = 17020 + (int)(getpid() % 400) * 2;; port += 2) {
-        int next = port + 1;
-        assert_true(port < 18000);
-        taken[0] = take_port(&port);
-        taken[1] = take_port(&next);
-        if (taken[0] >= 0 && taken[1] >= 0) {
-            snprintf(text, sizeof(text), "%d", port);
-            setenv("MC_MIN_RPC_PORT", text, 1);
-            snprintf(text, sizeof(text), "%d", next);
-            setenv("MC_MAX_RPC_PORT", text, 1);
-            return;
-        }
-        close(taken[0]);
-        close(taken[1]);
-    }
 }
 
 static void e12_eight_failures_then_a_good_start(void **state)

@@ -89,6 +89,18 @@ static void reset_environment(void)
     setenv("MC_LOG_LEVEL", "WARNING", 1);
 }
 
+te_setting_t setting_named(const char *name)
+{
+    te_setting_t setting = {.struct_size = sizeof(setting)};
+    size_t index = 0;
+    int result;
+    while ((result = te_setting_at(index, &setting)) == 1 && strcmp(setting.name, name) != 0)
+        index++;
+    if (result != 1)
+        fail_msg("%s: %d %s", name, result, te_last_error());
+    return setting;
+}
+
 void short_timeouts(void)
 {
     char seconds[16];

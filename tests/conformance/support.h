@@ -51,6 +51,8 @@ void watchdog(unsigned seconds);
 unsigned slowness(void);
 bool under_sanitizer(void);
 
+/* What te_setting_at() tells of the setting of that name. */
+te_setting_t setting_named(const char *name);
 /* Makes engines created from now on give up on a silent peer after a second instead of half a minute. */
 void short_timeouts(void);
 
