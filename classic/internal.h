@@ -49,8 +49,8 @@ struct route {
 /* segments.c: the hooks of struct te_segment_hooks; data is struct te_classic. */
 void *classic_attach(void *data, const struct te_segment_view *view);
 void classic_detach(void *data, void *attachment);
-/* The own segment leads to the transport that was just installed. */
-te_status classic_open_local(struct te_classic *classic);
+/* The own segment, as described, leads to the transport that was just installed. */
+void classic_open_local(struct te_classic *classic, struct te_segment_descriptor *descriptor);
 
 /* outcome.c */
 

@@ -66,12 +66,14 @@ static const struct te_transport_ops *find_transport(const char *protocol)
     return NULL;
 }
 
-/* Under install_lock. Publishes the transport to other threads last. */
+/* Under install_lock. Everything that can fail comes before other threads may use the transport: from then on it cannot
+ * be taken away from them. */
 static te_status install(struct te_classic *classic, const struct te_transport_ops *ops, struct installed **handle)
 {
     size_t count = atomic_load_explicit(&classic->installed_count, memory_order_relaxed);
     struct installed *installed = &classic->installed[count];
     struct te_engine *engine = classic->engine;
+    struct te_segment_descriptor *descriptor;
     te_status status;
 
     if (count == TRANSPORTS_MAX)
@@ -83,17 +85,25 @@ static te_status install(struct te_classic *classic, const struct te_transport_o
     status = te_local_segment_add(engine, ops->name, installed->transport, ops->describe);
     if (status != TE_OK)
         goto destroy_transport;
-    atomic_store_explicit(&classic->installed_count, count + 1, memory_order_release);
-    status = classic_open_local(classic);
+    descriptor = te_local_segment_describe(engine);
+    if (descriptor == NULL) {
+        status = te_fail(TE_MEMORY, "no memory to describe the own segment");
+        goto remove_part;
+    }
+    status = engine->store->ops->publish(engine->store);
     if (status != TE_OK)
-        goto withdraw_segment;
+        goto unref_descriptor;
+    atomic_store_explicit(&classic->installed_count, count + 1, memory_order_release);
+    classic_open_local(classic, descriptor);
+    te_segment_descriptor_unref(descriptor);
     te_log(TE_LOG_INFO, "engine %s: transport %s is installed", engine->name, ops->name);
     *handle = installed;
-    return engine->store->ops->publish(engine->store);
+    return TE_OK;
 
-withdraw_segment:
-    atomic_store_explicit(&classic->installed_count, count, memory_order_release);
-    te_local_segment_withdraw(engine);
+unref_descriptor:
+    te_segment_descriptor_unref(descriptor);
+remove_part:
+    te_local_segment_remove(engine, installed->transport);
 destroy_transport:
     ops->destroy(installed->transport);
     return status;

@@ -46,15 +46,9 @@ void classic_detach(void *data, void *attachment)
     g_free(route);
 }
 
-te_status classic_open_local(struct te_classic *classic)
+void classic_open_local(struct te_classic *classic, struct te_segment_descriptor *descriptor)
 {
-    struct te_segment_descriptor *descriptor = te_local_segment_describe(classic->engine);
-
-    if (descriptor == NULL)
-        return te_fail(TE_MEMORY, "no memory to describe the own segment");
     te_segment_table_set_local(classic->engine->segments, descriptor, LOCAL_DATA_HOST);
-    te_segment_descriptor_unref(descriptor);
-    return TE_OK;
 }
 
 static segment_id_t open_segment(struct te_classic *classic, const char *name, bool fresh)

@@ -71,6 +71,20 @@ te_status te_local_segment_add(struct te_engine *engine, const char *protocol, s
     return status;
 }
 
+void te_local_segment_remove(struct te_engine *engine, const struct te_transport *transport)
+{
+    struct te_local_segment *local = engine->local;
+    size_t kept = 0;
+
+    pthread_mutex_lock(&local->lock);
+    for (size_t i = 0; i < local->part_count; i++)
+        if (local->parts[i].transport != transport)
+            local->parts[kept++] = local->parts[i];
+    local->part_count = kept;
+    forget(local);
+    pthread_mutex_unlock(&local->lock);
+}
+
 void te_local_segment_withdraw(struct te_engine *engine)
 {
     struct te_local_segment *local = engine->local;

@@ -26,7 +26,9 @@ void te_local_segment_free(struct te_local_segment *local);
  * TE_INVALID_ARGUMENT when there are too many. */
 te_status te_local_segment_add(struct te_engine *engine, const char *protocol, struct te_transport *transport,
                                void (*describe)(struct te_transport *, struct te_segment_descriptor *));
-/* The transport is about to be destroyed: nothing is published any more. */
+/* Takes the part of one transport back, which is about to be destroyed; the others' stay. */
+void te_local_segment_remove(struct te_engine *engine, const struct te_transport *transport);
+/* All transports are about to be destroyed: nothing is published any more. */
 void te_local_segment_withdraw(struct te_engine *engine);
 
 /* Whether a transport has been added. */

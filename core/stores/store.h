@@ -22,7 +22,8 @@ struct te_store_ops {
     bool names_are_addresses;
 
     void (*close)(struct te_store *store);
-    /* Makes the engine findable: its present descriptor and its control address. Called after every change. */
+    /* Makes the engine findable: its present descriptor and its control address. Called after every change. Fails
+     * whole: what was published before stays. */
     te_status (*publish)(struct te_store *store);
     void (*withdraw)(struct te_store *store);
     /* The descriptor of a segment, one reference for the caller. */
