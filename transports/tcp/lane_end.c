@@ -7,9 +7,9 @@
  *   the peer closes, an error     see result_after_break    see result_after_break             stay, new connection
  *   a read is given up            its own result at once; what still comes is thrown away
  *   a write is given up, unsent   its own result at once
- *   ... sent whole                when it is answered: SUCCEEDED; or its own result after a reset
- *   ... sent in part              its own result when the half-closed connection is closed by the peer, or after a
- * reset the peer is silent            TIMED_OUT                 TIMED_OUT                          TIMED_OUT
+ *   ... sent whole                SUCCEEDED when it is answered, or its own result after the peer's close or a reset
+ *   ... sent in part              its own result when the peer closes what is half-closed now, or after a reset
+ *   the peer is silent            TIMED_OUT                 TIMED_OUT                          TIMED_OUT
  *
  * The reset comes when nothing has moved for the fence time-out and no write that somebody still wants is on the wire:
  * that one would fail with it.
