@@ -184,7 +184,4 @@ te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size
  * read. Owned by the table; closed with the batch or the table. Negative status on failure. */
 int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id);
 
-/* Tasks published and not terminal, over all batches. */
-uint64_t te_batch_table_running(struct te_batch_table *table);
-
 #endif
