@@ -136,8 +136,9 @@ typedef struct nic_load_stat nic_load_stat_t;
  *                       one from MC_MIN_RPC_PORT..MC_MAX_RPC_PORT (15000..17000); getLocalIpAndPort tells which.
  * ip_or_host_name       Ignored; may be NULL.
  * rpc_port              Ignored.
- * auto_discover         Non-zero: looks at the machine (or reads MC_CUSTOM_TOPO_JSON) and installs one transport, tcp
- *                       when there is no other usable device. 0: the caller uses installTransport.
+ * auto_discover         Non-zero: reads the topology from the file that MC_CUSTOM_TOPO_JSON names, if any, and installs
+ *                       tcp. The machine is not looked at: no transport of this version uses network devices. 0: the
+ *                       caller uses installTransport.
  *
  * MC_FORCE_TCP, present with any value, installs tcp alone whatever auto_discover says. MC_USE_TENT asks for the TENT
  * runtime; when the library does not have it, creation fails.
@@ -174,10 +175,11 @@ void destroyTransferEngine(transfer_engine_t engine);
 int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len);
 
 /*
- * Looks at the machine's network devices again. Changes nothing in transports that are installed nor in what peers
- * see; a later installTransport uses it. MC_CUSTOM_TOPO_JSON is not read. Blocks for local file access only.
+ * Replaces the engine's topology, wherever it came from, by the network devices of this machine that its transports can
+ * use. In this version there is none, so that it is empty afterwards. Changes nothing in transports that are installed
+ * nor in what peers see. MC_CUSTOM_TOPO_JSON is not read. Does not block.
  *
- * Negative space: 0, also when there is no device; -302 no memory.
+ * Negative space: 0, also when there is no device.
  */
 int discoverTopology(transfer_engine_t engine);
 
