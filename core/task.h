@@ -166,7 +166,8 @@ void te_slice_end(struct te_slice *slice, enum te_slice_outcome outcome, uint64_
 void te_task_signal_begin(void);
 void te_task_signal_end(void);
 
-/* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. They take no lock. */
+/* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. Neither waits for anything;
+ * te_task_status takes no lock of its own, but the drive function may. */
 te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t index, enum te_task_state *state,
                          uint64_t *bytes);
 te_status te_batch_counts(struct te_batch_table *table, uint64_t id, struct te_task_counts *counts);
