@@ -389,11 +389,3 @@ size_t te_batch_first_waiting(struct te_batch *batch, size_t from, size_t end)
         atomic_store_explicit(&batch->first_waiting, (uint32_t)index, memory_order_release);
     return index < end ? index : end;
 }
-
-uint64_t te_batch_table_running(struct te_batch_table *table)
-{
-    /* In this order: what has ended was published before. */
-    uint64_t ended = atomic_load(&table->ended);
-
-    return atomic_load(&table->published) - ended;
-}

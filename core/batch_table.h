@@ -107,7 +107,6 @@ struct te_batch_table {
     const struct te_task_drive_ops *drive_ops; /* or NULL */
     struct te_metrics *metrics;                /* or NULL */
     uint32_t number;                           /* among the tables of the process */
-    _Atomic uint64_t published, ended;         /* tasks, since the beginning */
     _Atomic int event_fd;                      /* -1 = none */
     _Atomic(struct te_batch *) slots[TE_SLOT_LEVELS];
 

@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 
+/* The three that TENT's calls know; classic's give the first and the last. */
 enum te_permission { TE_LOCAL_READ_WRITE, TE_GLOBAL_READ_ONLY, TE_GLOBAL_READ_WRITE };
 enum te_access { TE_ACCESS_REMOTE_READ, TE_ACCESS_REMOTE_WRITE };
 
@@ -45,7 +46,7 @@ te_status te_registry_add(struct te_registry *registry, const struct te_region *
 /* Removes the regions that start at these addresses: all of them or none (TE_ADDRESS_NOT_REGISTERED, also for a doubled
  * address). Waits until no reader holds them: at most as long as one non-blocking socket call takes. Must not be called
  * between enter and leave. removed, if not NULL, receives copies (location excepted) for the caller to release driver
- * keys. */
+ * keys, of which transports that register memory with a device (rdma) have one per region. */
 te_status te_registry_remove(struct te_registry *registry, const uint64_t *addresses, size_t count,
                              struct te_region *removed);
 

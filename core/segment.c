@@ -27,9 +27,10 @@ struct te_segment_view *te_segment_view_new(struct te_segment *segment, struct t
     atomic_init(&view->references, 1);
     view->segment = segment;
     view->descriptor = te_segment_descriptor_ref(descriptor);
-    view->ranges = g_new(struct te_range, descriptor->buffer_count);
-    view->range_count = descriptor->buffer_count;
-    for (size_t i = 0; i < descriptor->buffer_count; i++)
+    /* Without memory for them nothing is covered, so that each request is sent as one. */
+    view->ranges = g_try_new(struct te_range, descriptor->buffer_count);
+    view->range_count = view->ranges != NULL ? descriptor->buffer_count : 0;
+    for (size_t i = 0; i < view->range_count; i++)
         view->ranges[i] = (struct te_range){descriptor->buffers[i].address, descriptor->buffers[i].length};
     if (view->range_count > 1)
         qsort(view->ranges, view->range_count, sizeof(view->ranges[0]), compare_ranges);

@@ -37,7 +37,7 @@ struct te_segment_view {
     struct te_segment_descriptor *descriptor;
     char data_host[TE_HOST_MAX]; /* numeric; empty when no data connection is possible */
     void *attachment;            /* the runtime's, made by its attach hook */
-    struct te_range *ranges;     /* of the descriptor's buffers, by address */
+    struct te_range *ranges;     /* of the descriptor's buffers, by address; none if memory was short */
     size_t range_count;
 };
 
@@ -90,7 +90,7 @@ void *te_segment_hook_data(const struct te_segment *segment);
 struct te_segment_view *te_segment_view_get(struct te_segment *segment, uint32_t *fetch);
 void te_segment_view_ref(struct te_segment_view *view, size_t count);
 void te_segment_view_unref(struct te_segment_view *view);
-/* Whether one buffer of the descriptor contains the whole range. */
+/* Whether one buffer of the descriptor is known to contain the whole range. */
 bool te_segment_view_covers(const struct te_segment_view *view, uint64_t address, uint64_t length);
 
 /* Makes sure that a fetch with a number above after has ended, and returns its status. Blocks. */

@@ -191,12 +191,9 @@ void te_batch_publish(struct te_reservation *reservation, te_submission_done_fun
         atomic_store(&submission->left, running);
     }
 
-    atomic_fetch_add(&table->published, reservation->count);
     atomic_store(&batch->published, (uint32_t)(reservation->first + reservation->count));
-    if (empty > 0) {
+    if (empty > 0)
         atomic_fetch_add(&batch->ended, empty);
-        atomic_fetch_add(&table->ended, empty);
-    }
     change_life(batch, running, TE_LIFE_RESERVED);
     pthread_mutex_unlock(&batch->submit_lock);
     reservation->batch = NULL;
@@ -235,7 +232,6 @@ static void count_end(struct te_batch *batch, enum te_task_state state, uint64_t
     else if (state == TE_TASK_TIMEOUT)
         atomic_fetch_add(&batch->timed_out, 1);
     atomic_fetch_add(&batch->ended, 1);
-    atomic_fetch_add(&batch->table->ended, 1);
 }
 
 /*

@@ -166,7 +166,8 @@ void te_slice_end(struct te_slice *slice, enum te_slice_outcome outcome, uint64_
 void te_task_signal_begin(void);
 void te_task_signal_end(void);
 
-/* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. They take no lock. */
+/* All of these: TE_INVALID_ARGUMENT for an id or a task that does not exist. Neither waits for anything;
+ * te_task_status takes no lock of its own, but the drive function may. */
 te_status te_task_status(struct te_batch_table *table, uint64_t id, size_t index, enum te_task_state *state,
                          uint64_t *bytes);
 te_status te_batch_counts(struct te_batch_table *table, uint64_t id, struct te_task_counts *counts);
@@ -183,8 +184,5 @@ te_status te_task_request_cancel(struct te_batch_table *table, uint64_t id, size
 /* An eventfd that is readable after a task of the batch (of any batch: id 0) has become terminal since it was last
  * read. Owned by the table; closed with the batch or the table. Negative status on failure. */
 int te_batch_table_event_fd(struct te_batch_table *table, uint64_t id);
-
-/* Tasks published and not terminal, over all batches. */
-uint64_t te_batch_table_running(struct te_batch_table *table);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A way to move bytes. One const ops table each; runtimes choose among them by name and capability and never look
- * inside.
+ * A way to move bytes. One const ops table each; runtimes choose among them by name (the TENT runtime to come: and
+ * by capability) and never look inside.
  *
  * A transport ends every slice exactly once through the callback given at submission, and only when no byte of it can
  * move any more in either process, as far as it can see to that (capability TE_TRANSPORT_FENCES_WRITES).
@@ -20,6 +20,7 @@ struct te_segment_descriptor;
 struct te_transport;
 struct te_endpoint;
 
+/* For a runtime that selects; classic takes the transport that is installed and looks at none. */
 enum te_transport_capability {
     TE_TRANSPORT_READ = 1 << 0,
     TE_TRANSPORT_WRITE = 1 << 1,

@@ -17,7 +17,9 @@
  *              engine.
  *   Blocking   "Does not block" means that the call waits for no peer. "A control call" is one question to one peer:
  *              it waits for the connection at most MC_HANDSHAKE_CONNECT_TIMEOUT (5 s) and for the answer at most
- *              TE_HANDSHAKE_REPLY_TIMEOUT_MS (10 s).
+ *              TE_HANDSHAKE_REPLY_TIMEOUT_MS (10 s). A host with several addresses is asked at one after the other,
+ *              connecting to all of them for at most twice that time. A host given by name is resolved before, and so
+ *              is one that the peer itself names: that takes as long as the system's resolver, on top of the bounds.
  *   Reasons    After a failure te_last_error() (transfer_engine_ext.h) gives the reason in words, per thread.
  *   Forking    An engine belongs to the process that created it. A child may only destroy it, and may create its own.
  *
@@ -136,8 +138,9 @@ typedef struct nic_load_stat nic_load_stat_t;
  *                       one from MC_MIN_RPC_PORT..MC_MAX_RPC_PORT (15000..17000); getLocalIpAndPort tells which.
  * ip_or_host_name       Ignored; may be NULL.
  * rpc_port              Ignored.
- * auto_discover         Non-zero: looks at the machine (or reads MC_CUSTOM_TOPO_JSON) and installs one transport, tcp
- *                       when there is no other usable device. 0: the caller uses installTransport.
+ * auto_discover         Non-zero: reads the topology from the file that MC_CUSTOM_TOPO_JSON names, if any, and installs
+ *                       tcp. The machine is not looked at: no transport of this version uses network devices. 0: the
+ *                       caller uses installTransport.
  *
  * MC_FORCE_TCP, present with any value, installs tcp alone whatever auto_discover says. MC_USE_TENT asks for the TENT
  * runtime; when the library does not have it, creation fails.
@@ -146,7 +149,7 @@ typedef struct nic_load_stat nic_load_stat_t;
  * installs no signal handlers and raises no signals.
  *
  * Returns an engine to be given to destroyTransferEngine, or NULL; a failed creation leaves nothing behind. Any number
- * of engines may exist in a process. Waits for name resolution at most.
+ * of engines may exist in a process. Blocks for local work only: no name is resolved, no peer is asked.
  */
 transfer_engine_t createTransferEngine(const char *metadata_conn_string, const char *local_server_name,
                                        const char *ip_or_host_name, uint64_t rpc_port, int auto_discover);
@@ -174,10 +177,11 @@ void destroyTransferEngine(transfer_engine_t engine);
 int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len);
 
 /*
- * Looks at the machine's network devices again. Changes nothing in transports that are installed nor in what peers
- * see; a later installTransport uses it. MC_CUSTOM_TOPO_JSON is not read. Blocks for local file access only.
+ * Replaces the engine's topology, wherever it came from, by the network devices of this machine that its transports can
+ * use. In this version there is none, so that it is empty afterwards. Changes nothing in transports that are installed
+ * nor in what peers see. MC_CUSTOM_TOPO_JSON is not read. Does not block.
  *
- * Negative space: 0, also when there is no device; -302 no memory.
+ * Negative space: 0, also when there is no device.
  */
 int discoverTopology(transfer_engine_t engine);
 
@@ -225,7 +229,8 @@ segment_id_t openSegment(transfer_engine_t engine, const char *segment_name);
 
 /*
  * As openSegment, but asks the peer again first when the segment has been opened before. That the peer does not answer
- * is not reported then: the id that is known is returned. Blocks for one control call.
+ * is not reported then: the id that is known is returned. Blocks for one control call, for two when another call is
+ * just asking the same peer, whose answer could be too old.
  */
 segment_id_t openSegmentNoCache(transfer_engine_t engine, const char *segment_name);
 
@@ -345,8 +350,8 @@ int submitTransferWithNotify(transfer_engine_t engine, batch_id_t batch_id, stru
 /*
  * The state of one task: STATUS_WAITING, then exactly one of STATUS_COMPLETED and STATUS_FAILED, for ever
  * (STATUS_CANCELED and STATUS_TIMEOUT only where asked for). Once it has ended, nothing of the task moves any more: the
- * local memory may be reused. Each task has its own state. Does not block and takes no lock: made to be polled, and may
- * move the transfer on while it runs.
+ * local memory may be reused. Each task has its own state. Does not block: made to be polled. May move the transfer on
+ * while it runs, and takes locks, for moments, only when it does so.
  *
  * Positive space: 0; 1 unknown batch or task.
  */

@@ -134,8 +134,8 @@ typedef struct te_batch_status {
 
 /*
  * Counts the tasks of a batch by their states. struct_size is set by the caller; what a larger structure has beyond the
- * known part is set to zero. Each task is counted in the state it has when it is looked at. Does not block; takes time
- * in proportion to the tasks.
+ * known part is set to zero. Tasks may end meanwhile; once none is waiting, the numbers are final until the next
+ * submit. Does not block; reads counters, so that the size of the batch does not matter.
  *
  * 0; -1 unknown batch, status NULL, or struct_size smaller than the structure above.
  */
@@ -199,7 +199,7 @@ int te_cancel_batch(transfer_engine_t engine, batch_id_t batch);
  * Lists the regions that the owner of a segment has registered for remote access, in the order of registration, as it
  * says now; addr is an address in its process. *count is the room in buffers when calling and the number of regions
  * afterwards; when that is larger, only the first ones were filled in. buffers may be NULL when *count is 0. For
- * LOCAL_SEGMENT the engine's own regions. Blocks for one control call.
+ * LOCAL_SEGMENT the engine's own regions. Blocks as openSegmentNoCache does.
  *
  * 0; -1 count NULL, or buffers NULL with *count not 0; -200 unknown segment, or the peer's answer is no description of
  * a segment; -101, -102, -103 as of te_probe; -302 no memory.
@@ -208,7 +208,7 @@ int te_remote_buffers(transfer_engine_t engine, segment_id_t segment, buffer_ent
 
 /*
  * The address of the first region that the engine of that name (host:port, or a segment that is open under it) has
- * registered, as it says now. Blocks for one control call.
+ * registered, as it says now. Blocks as openSegmentNoCache does.
  *
  * 0; -1 empty name or address NULL; -3 it has registered nothing; -101, -102, -103, -200, -302 as of te_remote_buffers.
  */

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 #include <glib.h>
 
+#include "core/batch_table.h"
 #include "core/clock.h"
-#include "core/task.h"
 
 /* For what must happen soon: a generous bound that only a hang reaches. */
 #define WATCHDOG_NS (60 * TE_NS_PER_SECOND)
@@ -74,6 +74,20 @@ static inline uint64_t bytes_of(struct te_batch_table *table, uint64_t id, size_
 
     te_task_status(table, id, task, &state, &bytes);
     return bytes;
+}
+
+/* Tasks published and not terminal, over all batches. */
+static inline uint64_t running_in(struct te_batch_table *table)
+{
+    uint64_t running = 0;
+
+    for (size_t i = 0; i < table->slot_count; i++) {
+        struct te_position position = te_position_of(i);
+        struct te_batch *batch = &atomic_load(&table->slots[position.level])[position.offset];
+
+        running += atomic_load(&batch->life) & TE_LIFE_RUNNING;
+    }
+    return running;
 }
 
 /* An array that the batch owns from then on. */

@@ -226,7 +226,7 @@ static void check_submission(struct run *run)
     assert_int_equal(run->done_calls, over);
     if (over)
         assert_int_equal(run->done_succeeded, model_tasks_in(model, TE_TASK_COMPLETED) == (size_t)model->shape->tasks);
-    assert_int_equal(te_batch_table_running(run->table), model_tasks_in(model, TE_TASK_WAITING));
+    assert_int_equal(running_in(run->table), model_tasks_in(model, TE_TASK_WAITING));
 }
 
 static void check(struct run *run)

@@ -114,8 +114,8 @@ static void tables_do_not_share_ids_slots_or_counters(void **state)
     assert_int_equal((uint32_t)id, (uint32_t)foreign);
     assert_int_equal(te_batch_release(table, foreign), TE_INVALID_ARGUMENT);
     assert_int_equal(state_of(other, id, 0), -1);
-    assert_int_equal(te_batch_table_running(table), 1);
-    assert_int_equal(te_batch_table_running(other), 0);
+    assert_int_equal(running_in(table), 1);
+    assert_int_equal(running_in(other), 0);
     end(task, TE_SLICE_SUCCEEDED);
     te_batch_table_free(other);
 }
@@ -227,7 +227,7 @@ static void reserved_tasks_are_not_visible_and_abandoned_ones_never_were(void **
     split(te_reservation_task(&reservation, 1), 3);
     te_batch_abandon(&reservation);
     assert_int_equal(state_of(table, id, 1), -1);
-    assert_int_equal(te_batch_table_running(table), 1);
+    assert_int_equal(running_in(table), 1);
 
     assert_int_equal(te_batch_reserve(table, id, 3, &reservation), TE_OK);
     assert_int_equal(reservation.first, 1);
@@ -286,7 +286,7 @@ static void zero_length_is_completed_when_published(void **state)
     assert_int_equal(te_batch_counts(table, id, &counts), TE_OK);
     assert_int_equal(counts.completed, 2);
     assert_int_equal(counts.waiting, 1);
-    assert_int_equal(te_batch_table_running(table), 1);
+    assert_int_equal(running_in(table), 1);
     assert_int_equal(te_batch_wait(table, id, 0, -1), TE_OK);
     end(task, TE_SLICE_SUCCEEDED);
     assert_int_equal(te_batch_release(table, id), TE_OK);
@@ -363,7 +363,7 @@ static void tasks_fail_alone_and_are_counted(void **state)
 
     for (int i = 0; i < 10; i++)
         tasks[i] = submit(table, id, 1);
-    assert_int_equal(te_batch_table_running(table), 10);
+    assert_int_equal(running_in(table), 10);
     te_task_request_cancel(table, id, 8, NULL, NULL);
     end(tasks[3], TE_SLICE_FAILED);
     end(tasks[4], TE_SLICE_TIMED_OUT);
@@ -378,7 +378,7 @@ static void tasks_fail_alone_and_are_counted(void **state)
     assert_int_equal(counts.canceled, 1);
     assert_int_equal(counts.timed_out, 1);
     assert_int_equal(counts.transferred_bytes, 2 * TASK_BYTES);
-    assert_int_equal(te_batch_table_running(table), 5);
+    assert_int_equal(running_in(table), 5);
     assert_int_equal(state_of(table, id, 1), TE_TASK_WAITING);
     assert_int_equal(state_of(table, id, 3), TE_TASK_FAILED);
     assert_int_equal(state_of(table, id, 9), TE_TASK_COMPLETED);
@@ -685,7 +685,7 @@ static void many_batches_at_once(void **state)
         assert_int_equal(state_of(table, ids[i], 0), i % 2 == 0 ? TE_TASK_COMPLETED : TE_TASK_WAITING);
         assert_int_equal(te_batch_release(table, ids[i]), i % 2 == 0 ? TE_OK : TE_BATCH_BUSY);
     }
-    assert_int_equal(te_batch_table_running(table), BATCHES / 2);
+    assert_int_equal(running_in(table), BATCHES / 2);
     g_free(tasks);
     g_free(ids);
 }

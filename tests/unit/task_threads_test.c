@@ -12,7 +12,6 @@ static void assert_table_is_quiet(struct te_batch_table *table)
 {
     size_t unused = 0;
 
-    assert_int_equal(te_batch_table_running(table), 0);
     for (struct te_batch *batch = table->unused; batch != NULL; batch = batch->next) {
         assert_int_equal(atomic_load(&batch->life), 0);
         assert_int_equal(atomic_load(&batch->event_fd), -1);

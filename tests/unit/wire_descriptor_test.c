@@ -11,6 +11,31 @@
 #include "wire/classic/descriptor.h"
 #include "wire/classic/json_text.h"
 
+/* GLib's allocators that may fail, as the library sees them: the one numbered fail_at fails. */
+static long allocations, fail_at = -1;
+static size_t largest_bytes;
+
+static void *allocate(size_t bytes)
+{
+    largest_bytes = MAX(largest_bytes, bytes);
+    return allocations++ == fail_at ? NULL : calloc(1, bytes > 0 ? bytes : 1);
+}
+
+gpointer g_try_malloc(gsize bytes)
+{
+    return allocate(bytes);
+}
+
+gpointer g_try_malloc_n(gsize count, gsize bytes)
+{
+    return allocate(count * bytes);
+}
+
+gpointer g_try_malloc0_n(gsize count, gsize bytes)
+{
+    return allocate(count * bytes);
+}
+
 /* As the released wheel writes it. */
 #define WHEEL                                                                                                          \
     "{\"buffers\":[{\"addr\":139714260475920,\"length\":1048576,\"name\":\"127.0.0.1:15638\"}],"                       \
@@ -289,6 +314,32 @@ static void test_priority_matrix(void **state)
     assert_matrix("{\"\":[[],[]],\"\\\"\":[[],[]]}", "{\"\":[[],[]],\"\\\"\":[[],[]]}");
 }
 
+/* The longest text that the names may come to is asked for at once, and its lack is told. */
+static void test_memory_for_a_matrix_is_asked_for(void **state)
+{
+    GString *matrix = g_string_new("{\"protocol\":\"rdma\",\"priority_matrix\":{\"cpu:0\":[[");
+    struct te_segment_descriptor *descriptor = NULL;
+    te_status status;
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        g_string_append(matrix, i == 0 ? "\"\xff\"" : ",\"\xff\"");
+    g_string_append(matrix, "],[1e300,true,null]]}}");
+    fail_at = 0;
+    do {
+        allocations = 0;
+        largest_bytes = 0;
+        status = read_text(matrix->str, &descriptor);
+        fail_at++;
+    } while (status == TE_MEMORY);
+    fail_at = -1;
+    assert_int_equal(status, TE_OK);
+    assert_true(strlen(descriptor->priority_matrix) > 300 * strlen("\\ufffd"));
+    assert_true(largest_bytes > strlen(descriptor->priority_matrix));
+    te_segment_descriptor_unref(descriptor);
+    g_string_free(matrix, TRUE);
+}
+
 static void test_other_protocols_are_not_written(void **state)
 {
     static const char *const protocols[] = {"", "foo", "nvlink", "nvmeof", "ub", "ascend", "cxl", "nccl"};
@@ -504,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_what_odd_values_read_as),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_priority_matrix),
+        cmocka_unit_test(test_memory_for_a_matrix_is_asked_for),
         cmocka_unit_test(test_other_protocols_are_not_written),
         cmocka_unit_test(test_random_round_trips),
         cmocka_unit_test(test_damage),
