@@ -480,6 +480,41 @@ static void report_r04_a_region_of_a_terabyte(void **state)
     munmap(memory, size);
 }
 
+static void report_c11_read_only_memory_of_the_target(void **state)
+{
+    (void)state;
+    struct view view = view_new();
+    uint8_t *local = memory_new(3 * SIZE);
+    uint8_t *memory = memory_new_registered(view.owner, 3 * SIZE);
+    uint8_t *good = memory_new_registered(view.owner, SIZE);
+    uint8_t *constant = memory + SIZE; /* the middle third */
+    pattern_fill(memory, 3 * SIZE, 11);
+    assert_int_equal(mprotect(constant, SIZE, PROT_READ), 0);
+    for (uint64_t round = 0; round < 5; round++) {
+        pattern_fill(local, 3 * SIZE, round);
+        struct transfer_request requests[] = {
+            request_of(WRITE, local, view.segment, (uintptr_t)good, KIB),
+            request_of(WRITE, local, view.segment, (uintptr_t)constant, SIZE),
+            request_of(WRITE, local, view.segment, (uintptr_t)memory, 3 * SIZE),
+            request_of(WRITE, local, view.segment, (uintptr_t)(constant + 8), 1),
+            request_of(WRITE, local, view.segment, (uintptr_t)(constant - 1), 2),
+            request_of(WRITE, local + KIB, view.segment, (uintptr_t)(good + KIB), SIZE - KIB),
+        };
+        batch_id_t batch = batch_new(view.visitor, 6);
+        assert_int_equal(submitTransfer(view.visitor, batch, requests, 6), 0);
+        for (size_t task = 0; task < 6; task++)
+            assert_int_equal(finish(view.visitor, batch, task), task == 0 || task == 5 ? COMPLETED : FAILED);
+        assert_int_equal(freeBatchID(view.visitor, batch), 0);
+        assert_pattern(good, SIZE, round);
+        pattern_fill(memory, SIZE, 11); /* what comes before the constant part may have been written */
+        assert_int_equal(transfer(view.visitor, READ, local, view.segment, (uintptr_t)memory, 3 * SIZE), COMPLETED);
+        assert_pattern(local, 3 * SIZE, 11);
+        assert_works(view.owner);
+    }
+    assert_int_equal(mprotect(constant, SIZE, PROT_READ | PROT_WRITE), 0);
+    assert_reachable(&view, constant, SIZE);
+}
+
 static void report_r08_and_r12_an_error_means_that_nothing_is_registered(void **state)
 {
     (void)state;
@@ -571,6 +606,7 @@ int main(int argc, char **argv)
         TEST(s9_3_16_a_batch_unregister_with_one_unknown_address),
         TEST(report_r01_threads_register_while_peers_read),
         TEST(report_r04_a_region_of_a_terabyte),
+        TEST(report_c11_read_only_memory_of_the_target),
         TEST(report_r08_and_r12_an_error_means_that_nothing_is_registered),
         TEST(report_r13_remapped_memory_at_the_same_address),
         TEST(report_r14_addresses_beyond_32_bits_of_pages),

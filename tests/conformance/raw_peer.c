@@ -78,15 +78,18 @@ static bool await_release(struct peer *peer, unsigned before)
 /* *port 0: any free one. */
 static int listen_at(const char *host, int *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
-    socklen_t size = sizeof(address);
-    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = ipv4.sin_port};
+    bool is_ipv4 = inet_pton(AF_INET, host, &ipv4.sin_addr) == 1;
+    assert_true(is_ipv4 || inet_pton(AF_INET6, host, &ipv6.sin6_addr) == 1);
+    struct sockaddr *address = is_ipv4 ? (struct sockaddr *)&ipv4 : (struct sockaddr *)&ipv6;
+    socklen_t size = is_ipv4 ? sizeof(ipv4) : sizeof(ipv6);
+    int descriptor = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(descriptor >= 0);
-    assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
-    assert_int_equal(bind(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(bind(descriptor, address, size), 0);
     assert_int_equal(listen(descriptor, 1024), 0);
-    assert_int_equal(getsockname(descriptor, (struct sockaddr *)&address, &size), 0);
-    *port = ntohs(address.sin_port);
+    assert_int_equal(getsockname(descriptor, address, &size), 0);
+    *port = ntohs(is_ipv4 ? ipv4.sin_port : ipv6.sin6_port);
     return descriptor;
 }
 

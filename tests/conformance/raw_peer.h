@@ -52,7 +52,8 @@ struct raw_peer {
 
 /* On 127.0.0.1, protocol version 2, a mebibyte of memory. Stopped by test_end(). */
 struct raw_peer *raw_peer_start(void);
-/* host: where it listens ("127.0.0.2"), and the host part of its own name unless raw_peer_publish() changes it. */
+/* host: where it listens ("127.0.0.2", "::1"), and the host part of its own name unless raw_peer_publish() changes it.
+ */
 struct raw_peer *raw_peer_start_at(const char *host);
 /* On ports that a peer at another host has: the other half of a machine with several addresses. */
 struct raw_peer *raw_peer_start_on(const char *host, int control_port, int data_port);

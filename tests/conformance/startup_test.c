@@ -1,5 +1,9 @@
 /* Creating, naming, installing: callers' behaviours 1 to 10, and what bug reports say of them. */
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -25,6 +29,43 @@ static int take_port(int *port)
     assert_int_equal(getsockname(descriptor, (struct sockaddr *)&address, &size), 0);
     *port = ntohs(address.sin_port);
     return descriptor;
+}
+
+/* A name that has an address of each family: getaddrinfo() below says so to the library, too. */
+#define DUAL_STACK_NAME "dual-stack.test"
+
+/* In place of the system's: the library calls it. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *service,
+                                                       const struct addrinfo *hints, struct addrinfo **result)
+{
+    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&next = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!node || strcmp(node, DUAL_STACK_NAME) != 0 || (hints && hints->ai_flags & AI_NUMERICHOST))
+        return next(node, service, hints, result);
+    int error = next("::1", service, hints, result);
+    return error ? error : next("127.0.0.1", service, hints, &(*result)->ai_next); /* freed with the first */
+}
+
+/* An address of this machine that means something only together with an interface: "fe80::1%lo". */
+static bool link_local_address(char text[NAME_SIZE])
+{
+    struct ifaddrs *all;
+    bool found = false;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *entry = all; entry && !found; entry = entry->ifa_next) {
+        char address[INET6_ADDRSTRLEN];
+        struct sockaddr_in6 own;
+        if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET6 || !(entry->ifa_flags & IFF_UP))
+            continue;
+        memcpy(&own, entry->ifa_addr, sizeof(own));
+        if (!IN6_IS_ADDR_LINKLOCAL(&own.sin6_addr))
+            continue;
+        inet_ntop(AF_INET6, &own.sin6_addr, address, sizeof(address));
+        snprintf(text, NAME_SIZE, "%s%%%s", address, entry->ifa_name);
+        found = true;
+    }
+    freeifaddrs(all);
+    return found;
 }
 
 static int port_of(const char *name)
@@ -308,7 +349,7 @@ static void b10_the_address_is_cut_and_terminated(void **state)
     assert_int_equal(getLocalIpAndPort(engine, NULL, 64), ERR_INVALID_ARGUMENT);
 }
 
-/* Where the machine has no IPv6, opening such a name must fail with a reason. */
+/* Where the machine has no IPv6, opening such a name must fail with a reason; the rest of the test is skipped. */
 static void assert_transfers_over_ipv6(transfer_engine_t from, transfer_engine_t to, const char *opened_as)
 {
     if (host_has_ipv6()) {
@@ -317,6 +358,8 @@ static void assert_transfers_over_ipv6(transfer_engine_t from, transfer_engine_t
     }
     assert_true(openSegment(from, opened_as) < 0);
     assert_string_not_equal(te_last_error(), "");
+    print_message("skip: this machine has no IPv6\n");
+    skip();
 }
 
 static void b10_an_ipv6_address_has_no_brackets_and_can_be_opened(void **state)
@@ -412,6 +455,57 @@ static void report_m17_ipv6_names_round_trip(void **state)
         engine_name(engine, name);
         assert_transfers_over_ipv6(engine_new_named("::1"), engine, name);
         assert_int_equal(openSegment(engine, name), 0);
+    }
+}
+
+static void report_m17_link_local_names_keep_their_scope(void **state)
+{
+    (void)state;
+    char address[NAME_SIZE];
+    if (!link_local_address(address)) {
+        print_message("skip: no interface of this machine has a link-local IPv6 address\n");
+        skip();
+    }
+    for (int bracketed = 0; bracketed < 2; bracketed++) {
+        char local[NAME_SIZE + 2];
+        char expected[2 * NAME_SIZE];
+        char name[NAME_SIZE];
+        snprintf(local, sizeof(local), bracketed ? "[%s]" : "%s", address);
+        transfer_engine_t engine = engine_new_named(local);
+        engine_name(engine, name);
+        snprintf(expected, sizeof(expected), "%s:%d", address, te_port(engine));
+        assert_string_equal(name, expected);
+        assert_transfers(engine_new_named(local), engine, name);
+        snprintf(expected, sizeof(expected), "[%s]:%d", address, te_port(engine));
+        assert_transfers(engine_new(), engine, expected);
+        assert_int_equal(openSegment(engine, name), LOCAL_SEGMENT);
+    }
+}
+
+static void report_m17_a_dual_stack_name_is_served_by_either_address(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"127.0.0.1", "::1"};
+    uint8_t *local = memory_new(KIB);
+    for (int ipv6_first = 0; ipv6_first < 2; ipv6_first++) {
+        char name[NAME_SIZE];
+        if (ipv6_first)
+            setenv("MC_USE_IPV6", "1", 1);
+        transfer_engine_t engine = engine_new_named(DUAL_STACK_NAME);
+        engine_name(engine, name);
+        assert_int_equal(strncmp(name, DUAL_STACK_NAME ":", strlen(DUAL_STACK_NAME ":")), 0);
+        assert_transfers(engine_new(), engine, name);
+        /* Peers that listen at one of the two only. */
+        for (size_t index = 0; index < (host_has_ipv6() ? 2 : 1); index++) {
+            struct raw_peer *peer = raw_peer_start_at(hosts[index]);
+            snprintf(name, sizeof(name), DUAL_STACK_NAME ":%d", peer->control_port);
+            char *descriptor = raw_descriptor(peer, name, DUAL_STACK_NAME, 2);
+            raw_peer_publish(peer, descriptor);
+            free(descriptor);
+            segment_id_t segment = engine_open(engine, name);
+            assert_int_equal(transfer(engine, WRITE, local, segment, (uintptr_t)peer->memory, KIB), COMPLETED);
+            raw_peer_stop(peer);
+        }
     }
 }
 
@@ -521,6 +615,8 @@ int main(int argc, char **argv)
         TEST(contract_malformed_ranges_of_ports_fall_back),
         TEST(contract_start_up_calls_may_come_from_any_thread_at_once),
         TEST(report_m17_ipv6_names_round_trip),
+        TEST(report_m17_link_local_names_keep_their_scope),
+        TEST(report_m17_a_dual_stack_name_is_served_by_either_address),
         TEST(report_m19_the_address_that_was_given_is_published),
         TEST(report_m20_what_is_published_is_what_was_bound),
         TEST(report_m21_the_own_descriptor_is_there_after_init),
