@@ -83,6 +83,9 @@ static int listen_at(const char *host, int *port)
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(descriptor >= 0);
     assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
+    /* So that somebody else can take the port when the peer has stopped. */
+    int on = 1;
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     assert_int_equal(bind(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(descriptor, 1024), 0);
     assert_int_equal(getsockname(descriptor, (struct sockaddr *)&address, &size), 0);
