@@ -36,7 +36,7 @@ struct te_classic {
     struct installed installed[TRANSPORTS_MAX];
     _Atomic size_t installed_count; /* entries below it never change */
     _Atomic bool closing;           /* nothing is tried again */
-    struct te_timer expiry_timer;   /* for deadlines of slices that wait for a descriptor; reactor's thread */
+    struct te_timer expiry_timer;   /* for slices that wait for a descriptor; reactor's thread */
     struct te_timer refresh_timer;  /* reactor's thread */
 };
 
@@ -49,6 +49,8 @@ struct route {
 /* segments.c: the hooks of struct te_segment_hooks; data is struct te_classic. */
 void *classic_attach(void *data, const struct te_segment_view *view);
 void classic_detach(void *data, void *attachment);
+/* How long a call to a peer may take by the settings. */
+int64_t classic_call_ns(const struct te_classic *classic);
 /* The own segment, as described, leads to the transport that was just installed. */
 void classic_open_local(struct te_classic *classic, struct te_segment_descriptor *descriptor);
 
@@ -67,7 +69,7 @@ void classic_slice_finished(struct te_slice *slice, enum te_slice_result result,
 void classic_resume(void *data, struct te_slice *slices, te_status status, struct te_segment_view *view);
 /* Ends slices that were taken out of a waiting list. */
 void classic_end_waiting(struct te_classic *classic, struct te_slice *slices, enum te_slice_result result);
-/* Lets slices of one segment wait for a fetch newer than number after. */
+/* Lets slices of one segment wait for a fetch newer than number after, but no longer than a call may take. */
 void classic_await(struct te_classic *classic, struct te_segment *segment, struct te_slice *slices, uint32_t after);
 /* Sends slices, each of which holds a reference to view in runtime_data. */
 void classic_send(struct te_segment_view *view, struct te_slice *slices);

@@ -12,6 +12,9 @@
  *   LOCAL_FAULT          failed
  *   CANCELED             canceled if that was asked for, else failed
  *
+ * A slice that waits for a fetch is failed when that takes longer than a call may, be it that the call has to wait for
+ * a thread or for the resolver.
+ *
  * A fetch that began after the slice was submitted counts for it, whoever asked for it: a thousand slices that are
  * refused at once cost one fetch.
  */
@@ -191,7 +194,7 @@ void classic_end_waiting(struct te_classic *classic, struct te_slice *slices, en
     te_task_signal_end();
 }
 
-/* Waiting slices and their deadlines */
+/* Waiting slices, how long they may wait, and their deadlines */
 
 struct arming {
     struct te_classic *classic;
@@ -210,18 +213,18 @@ static void arm(void *data)
 
 void classic_await(struct te_classic *classic, struct te_segment *segment, struct te_slice *slices, uint32_t after)
 {
-    int64_t due_ns = 0;
+    int64_t wait_due_ns = te_now_ns() + classic_call_ns(classic);
+    int64_t due_ns = wait_due_ns;
+    struct arming *arming = g_new(struct arming, 1);
 
-    for (const struct te_slice *slice = slices; slice != NULL; slice = slice->next)
-        if (slice->deadline_ns != 0 && (due_ns == 0 || slice->deadline_ns < due_ns))
+    for (struct te_slice *slice = slices; slice != NULL; slice = slice->next) {
+        slice->wait_due_ns = wait_due_ns;
+        if (slice->deadline_ns != 0 && slice->deadline_ns < due_ns)
             due_ns = slice->deadline_ns;
-    te_segment_await(segment, slices, after);
-    if (due_ns != 0) {
-        struct arming *arming = g_new(struct arming, 1);
-
-        *arming = (struct arming){classic, due_ns};
-        te_reactor_run(classic->engine->reactors[0], arm, arming);
     }
+    te_segment_await(segment, slices, after);
+    *arming = (struct arming){classic, due_ns};
+    te_reactor_run(classic->engine->reactors[0], arm, arming);
 }
 
 struct expiry {
@@ -232,13 +235,14 @@ struct expiry {
 static bool is_due(const struct te_slice *slice, const void *data)
 {
     struct expiry *expiry = *(struct expiry *const *)data;
+    int64_t due_ns = slice->wait_due_ns;
 
-    if (slice->deadline_ns == 0)
-        return false;
-    if (slice->deadline_ns <= expiry->now_ns)
+    if (slice->deadline_ns != 0 && slice->deadline_ns < due_ns)
+        due_ns = slice->deadline_ns;
+    if (due_ns <= expiry->now_ns)
         return true;
-    if (expiry->next_due_ns == 0 || slice->deadline_ns < expiry->next_due_ns)
-        expiry->next_due_ns = slice->deadline_ns;
+    if (expiry->next_due_ns == 0 || due_ns < expiry->next_due_ns)
+        expiry->next_due_ns = due_ns;
     return false;
 }
 

@@ -47,7 +47,7 @@ static void start_refresh(struct te_timer *timer)
 {
     struct te_classic *classic = (void *)((char *)timer - offsetof(struct te_classic, refresh_timer));
 
-    te_worker_run(classic->engine->workers, refresh, classic);
+    te_worker_run(classic->engine->workers, TE_WORK_PROMPT, refresh, classic);
 }
 
 /* Transports */

@@ -103,13 +103,17 @@ int te_classic_remove_local_segment(struct te_classic *classic, const char *name
     return TE_OK;
 }
 
-int te_classic_sync_segment_cache(struct te_classic *classic)
+int64_t classic_call_ns(const struct te_classic *classic)
 {
     const struct te_settings *settings = &classic->engine->settings;
-    int64_t call_ns = (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND +
-                      (int64_t)settings->handshake_reply_timeout_ms * TE_NS_PER_MS;
 
-    te_segment_refresh_all(classic->engine->segments, call_ns);
+    return (int64_t)settings->handshake_connect_timeout_seconds * TE_NS_PER_SECOND +
+           (int64_t)settings->handshake_reply_timeout_ms * TE_NS_PER_MS;
+}
+
+int te_classic_sync_segment_cache(struct te_classic *classic)
+{
+    te_segment_refresh_all(classic->engine->segments, classic_call_ns(classic));
     return TE_OK;
 }
 

@@ -19,7 +19,7 @@
 #include "core/worker.h"
 
 enum {
-    WORKERS_MAX = 64,
+    WORKERS_MAX = 1024, /* calls that wait for peers, dead ones too, at a time */
     REACTORS_MAX = 64,
 };
 

@@ -12,7 +12,6 @@
 #include "core/peer.h"
 #include "core/peer_address.h"
 #include "core/stores/store.h"
-#include "core/worker.h"
 
 struct te_outgoing {
     struct te_notifier *notifier;
@@ -115,6 +114,7 @@ static te_status send_message(struct te_engine *engine, struct te_segment *segme
         if (status == TE_OK)
             break;
     }
+    te_segment_note_call(segment, status);
     return status;
 }
 
@@ -245,7 +245,7 @@ void te_notifier_post(struct te_outgoing *outgoing)
         line->segment = outgoing->segment;
         g_queue_init(&line->messages);
         g_hash_table_insert(notifier->lines, line->segment, line);
-        te_worker_run(notifier->engine->workers, send_line, line);
+        te_worker_run(notifier->engine->workers, te_segment_work_rank(line->segment), send_line, line);
     }
     g_queue_push_tail(&line->messages, outgoing);
     pthread_mutex_unlock(&notifier->lock);

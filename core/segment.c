@@ -109,6 +109,16 @@ struct te_segment_view *te_segment_view_get(struct te_segment *segment, uint32_t
 
 /* Segments */
 
+void te_segment_note_call(struct te_segment *segment, te_status status)
+{
+    atomic_store_explicit(&segment->doubtful, status != TE_OK, memory_order_relaxed);
+}
+
+enum te_work_rank te_segment_work_rank(const struct te_segment *segment)
+{
+    return atomic_load_explicit(&segment->doubtful, memory_order_relaxed) ? TE_WORK_PROMPT_DOUBTFUL : TE_WORK_PROMPT;
+}
+
 static struct te_segment *segment_new(struct te_segment_table *table, const char *name)
 {
     struct te_segment *segment = g_new0(struct te_segment, 1);

@@ -19,6 +19,7 @@
 #include "core/segment_descriptor.h"
 #include "core/status.h"
 #include "core/task.h"
+#include "core/worker.h"
 
 struct te_engine;
 struct te_segment;
@@ -90,6 +91,10 @@ void *te_segment_hook_data(const struct te_segment *segment);
 struct te_segment_view *te_segment_view_get(struct te_segment *segment, uint32_t *fetch);
 void te_segment_view_ref(struct te_segment_view *view, size_t count);
 void te_segment_view_unref(struct te_segment_view *view);
+/* How a call to the segment's owner went. Those to one that did not answer last time give way to others. */
+void te_segment_note_call(struct te_segment *segment, te_status status);
+/* The rank of a call to the owner that somebody waits for (core/worker.h). */
+enum te_work_rank te_segment_work_rank(const struct te_segment *segment);
 /* Whether one buffer of the descriptor is known to contain the whole range. */
 bool te_segment_view_covers(const struct te_segment_view *view, uint64_t address, uint64_t length);
 

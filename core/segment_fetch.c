@@ -5,7 +5,6 @@
 #include "core/engine.h"
 #include "core/peer_address.h"
 #include "core/stores/store.h"
-#include "core/worker.h"
 
 /* Lists of slices */
 
@@ -74,6 +73,7 @@ static void fetch(struct te_segment *segment)
     segment->fetching = true;
     pthread_mutex_unlock(&segment->lock);
     status = fetch_view(segment, &view);
+    te_segment_note_call(segment, status);
     pthread_mutex_lock(&segment->lock);
     if (status == TE_OK)
         view = te_segment_swap_view(segment, view);
@@ -171,7 +171,7 @@ void te_segment_await(struct te_segment *segment, struct te_slice *slices, uint3
         if (start) {
             segment->resuming = true;
             atomic_fetch_add_explicit(&table->resuming, 1, memory_order_relaxed);
-            te_worker_run(table->engine->workers, resume_waiting, segment);
+            te_worker_run(table->engine->workers, te_segment_work_rank(segment), resume_waiting, segment);
         }
     }
     pthread_mutex_unlock(&segment->lock);
@@ -286,7 +286,10 @@ void te_segment_refresh_all(struct te_segment_table *table, int64_t timeout_ns)
         sweep->left++;
         sweep->references++;
         pthread_mutex_unlock(&sweep->lock);
-        te_worker_run(table->engine->workers, refresh_one, job);
+        te_worker_run(table->engine->workers,
+                      te_segment_work_rank(segment) == TE_WORK_PROMPT ? TE_WORK_BACKGROUND
+                                                                      : TE_WORK_BACKGROUND_DOUBTFUL,
+                      refresh_one, job);
     }
     pthread_mutex_lock(&sweep->lock);
     while (sweep->left > 0)

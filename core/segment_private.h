@@ -19,6 +19,7 @@ struct te_slice_list {
 struct te_segment {
     struct te_segment_table *table;
     char *name;
+    _Atomic bool doubtful; /* the last call to its owner has failed */
 
     /* Under the table's lock. */
     int32_t id;       /* negative until it has been opened with success; then never changed */

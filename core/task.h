@@ -68,11 +68,12 @@ struct te_slice {
     enum te_priority priority;
     int64_t deadline_ns; /* monotonic; 0 = none */
     void *runtime_data;  /* the runtime's own: which segment, how often tried */
+    int64_t wait_due_ns; /* likewise: when it has waited long enough; monotonic */
     uint32_t attempts;   /* likewise */
 
     /* The rest belongs to the transport that holds the slice. */
-    struct te_slice *next;
     uint32_t stage;
+    struct te_slice *next;
 };
 
 struct te_submission; /* one submit call; internal to task.c */

@@ -11,41 +11,78 @@
 #include "core/condition.h"
 #include "core/log.h"
 
-enum { IDLE_SECONDS = 1 };
+enum {
+    IDLE_SECONDS = 1,
+    STACK_BYTES = 512 * 1024, /* there may be a thousand of them */
+};
 
 struct job {
     struct job *next;
     void (*function)(void *);
     void *data;
+    enum te_work_rank rank;
+};
+
+struct job_queue {
+    struct job *head, **tail;
 };
 
 struct worker {
     pthread_t thread;
     struct te_worker_pool *pool;
-    struct worker *next; /* in the list of those that have left */
 };
 
 struct te_worker_pool {
     unsigned maximum_threads;
     pthread_mutex_t lock;
-    pthread_cond_t work;    /* a job has come, or stop */
+    pthread_cond_t work;    /* a job may begin, or stop */
     pthread_cond_t changed; /* a worker has left */
-    struct job *head, **tail;
+    struct job_queue waiting[TE_WORK_RANKS];
+    unsigned running[TE_WORK_RANKS];
     unsigned threads, idle;
-    unsigned waiting; /* jobs in the list */
     bool stop;
-    struct worker *left; /* to be joined */
+    struct worker *left; /* the last one that has, to be joined; it joins the one before */
 };
 
-/* Under the lock. The next job, or NULL when the thread should leave. */
+/* Under the lock. The queue from which a job may begin, or NULL. */
+static struct job_queue *find_work(struct te_worker_pool *pool)
+{
+    unsigned running = 0;
+    struct job_queue *found = NULL;
+
+    for (int rank = TE_WORK_RANKS - 1; rank >= 0; rank--) {
+        running += pool->running[rank];
+        if (pool->waiting[rank].head != NULL && running < MAX(pool->maximum_threads >> rank, 1))
+            found = &pool->waiting[rank];
+    }
+    return found;
+}
+
+static int add_worker(struct te_worker_pool *pool);
+
+/* Under the lock. Gets a thread for the next job that may begin; it sees to the one after. The error of pthread_create,
+ * after which the job waits for a thread that there is. */
+static int engage(struct te_worker_pool *pool)
+{
+    if (find_work(pool) == NULL)
+        return 0;
+    if (pool->idle > 0)
+        pthread_cond_signal(&pool->work);
+    else if (pool->threads < pool->maximum_threads)
+        return add_worker(pool);
+    return 0;
+}
+
+/* Under the lock. The next job, now counted as running, or NULL when the thread should leave. */
 static struct job *next_job(struct te_worker_pool *pool)
 {
     int64_t leave_ns = te_now_ns() + IDLE_SECONDS * TE_NS_PER_SECOND;
     bool in_time = true;
+    struct job_queue *queue;
     struct job *job;
 
     pool->idle++;
-    while (pool->head == NULL && !pool->stop) {
+    while ((queue = find_work(pool)) == NULL && !pool->stop) {
         if (pool->threads == 1)
             pthread_cond_wait(&pool->work, &pool->lock);
         else if (in_time)
@@ -54,67 +91,73 @@ static struct job *next_job(struct te_worker_pool *pool)
             break;
     }
     pool->idle--;
-    job = pool->head;
-    if (job == NULL)
+    if (queue == NULL)
         return NULL;
-    pool->head = job->next;
-    if (pool->head == NULL)
-        pool->tail = &pool->head;
-    pool->waiting--;
+    job = queue->head;
+    queue->head = job->next;
+    if (queue->head == NULL)
+        queue->tail = &queue->head;
+    pool->running[job->rank]++;
     return job;
+}
+
+static void report_missing_thread(int error)
+{
+    if (error != 0)
+        te_log_limited(TE_LOG_WARNING, "cannot start another thread for control calls: %s", strerror(error));
+}
+
+static void join(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    pthread_join(worker->thread, NULL);
+    g_free(worker);
 }
 
 static void *work(void *data)
 {
-    struct worker *worker = data;
+    struct worker *worker = data, *before;
     struct te_worker_pool *pool = worker->pool;
     struct job *job;
 
     pthread_mutex_lock(&pool->lock);
     while ((job = next_job(pool)) != NULL) {
+        int error = engage(pool);
+
         pthread_mutex_unlock(&pool->lock);
+        report_missing_thread(error);
         job->function(job->data);
-        g_free(job);
         pthread_mutex_lock(&pool->lock);
+        pool->running[job->rank]--;
+        g_free(job);
     }
     pool->threads--;
-    worker->next = pool->left;
+    before = pool->left;
     pool->left = worker;
     pthread_cond_signal(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
+    join(before);
     return NULL;
 }
 
 static int start_thread(struct worker *worker)
 {
+    pthread_attr_t attributes;
     sigset_t all, old;
     int error;
 
     /* Signals belong to the threads of the application. */
     sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&worker->thread, NULL, work, worker);
+    error = pthread_create(&worker->thread, &attributes, work, worker);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
     if (error == 0)
         pthread_setname_np(worker->thread, "te-worker");
     return error;
-}
-
-/* Under the lock. Joins the threads that have left: they hold the lock for a few instructions more at most. */
-static void reap(struct te_worker_pool *pool)
-{
-    struct worker *left = pool->left;
-
-    pool->left = NULL;
-    pthread_mutex_unlock(&pool->lock);
-    while (left != NULL) {
-        struct worker *worker = left;
-
-        left = worker->next;
-        pthread_join(worker->thread, NULL);
-        g_free(worker);
-    }
-    pthread_mutex_lock(&pool->lock);
 }
 
 /* Under the lock. The error of pthread_create. */
@@ -139,7 +182,8 @@ te_status te_worker_pool_new(unsigned maximum_threads, struct te_worker_pool **p
     int error;
 
     pool->maximum_threads = MAX(maximum_threads, 1);
-    pool->tail = &pool->head;
+    for (int rank = 0; rank < TE_WORK_RANKS; rank++)
+        pool->waiting[rank].tail = &pool->waiting[rank].head;
     pthread_mutex_init(&pool->lock, NULL);
     te_condition_init(&pool->work);
     te_condition_init(&pool->changed);
@@ -163,32 +207,26 @@ void te_worker_pool_free(struct te_worker_pool *pool)
     pthread_cond_broadcast(&pool->work);
     while (pool->threads > 0)
         pthread_cond_wait(&pool->changed, &pool->lock);
-    reap(pool);
     pthread_mutex_unlock(&pool->lock);
+    join(pool->left);
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->work);
     pthread_cond_destroy(&pool->changed);
     g_free(pool);
 }
 
-void te_worker_run(struct te_worker_pool *pool, void (*function)(void *), void *data)
+void te_worker_run(struct te_worker_pool *pool, enum te_work_rank rank, void (*function)(void *), void *data)
 {
     struct job *job = g_new0(struct job, 1);
-    int error = 0;
+    int error;
 
     job->function = function;
     job->data = data;
+    job->rank = rank;
     pthread_mutex_lock(&pool->lock);
-    *pool->tail = job;
-    pool->tail = &job->next;
-    pool->waiting++;
-    /* A worker that leaves at this very moment sees the job first: it looks under the lock. */
-    if (pool->waiting > pool->idle && pool->threads < pool->maximum_threads)
-        error = add_worker(pool);
-    pthread_cond_signal(&pool->work);
-    if (pool->left != NULL)
-        reap(pool);
+    *pool->waiting[rank].tail = job;
+    pool->waiting[rank].tail = &job->next;
+    error = engage(pool);
     pthread_mutex_unlock(&pool->lock);
-    if (error != 0)
-        te_log_limited(TE_LOG_WARNING, "cannot start another thread for control calls: %s", strerror(error));
+    report_missing_thread(error);
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 
+#include "black_hole.h"
 #include "raw_peer.h"
 #include "support.h"
 #include "target.h"
@@ -409,9 +410,11 @@ static void report_m01_a_black_hole_delays_nobody(void **state)
     (void)state;
     short_timeouts();
     struct pair pair = pair_new(SIZE);
-    /* The control port answers, the data address is one that nothing answers for. */
+    /* The control port answers, the data port says neither yes nor no. */
     struct raw_peer *peer = raw_peer_start();
-    char *descriptor = raw_descriptor(peer, peer->name, "192.0.2.1", 2);
+    struct raw_peer shown = *peer;
+    shown.data_port = black_hole_open("127.0.0.1", 0);
+    char *descriptor = raw_descriptor(&shown, peer->name, NULL, 2);
     raw_peer_publish(peer, descriptor);
     free(descriptor);
     segment_id_t hole = engine_open(pair.engine, peer->name);

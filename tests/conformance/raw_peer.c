@@ -86,6 +86,9 @@ static int listen_at(const char *host, int *port)
     socklen_t size = is_ipv4 ? sizeof(ipv4) : sizeof(ipv6);
     int descriptor = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(descriptor >= 0);
+    /* So that somebody else can take the port when the peer has stopped. */
+    int on = 1;
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     assert_int_equal(bind(descriptor, address, size), 0);
     assert_int_equal(listen(descriptor, 1024), 0);
     assert_int_equal(getsockname(descriptor, address, &size), 0);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "black_hole.h"
 #include "raw_peer.h"
 #include "support.h"
 #include "target.h"
@@ -64,8 +65,10 @@ static void b11_opening_what_is_not_there_fails_in_bounded_time(void **state)
     watchdog(60);
     short_timeouts();
     transfer_engine_t engine = engine_new();
-    static const char *const names[] = {"127.0.0.1:1", "nosuchhost.invalid:15000", "127.0.0.1", ":",
-                                        "[::1",        "127.0.0.1:99999",          "@",         "192.0.2.1:15000"};
+    char hole[NAME_SIZE];
+    snprintf(hole, sizeof(hole), "127.0.0.1:%d", black_hole_open("127.0.0.1", 0));
+    const char *const names[] = {"127.0.0.1:1", "nosuchhost.invalid:15000", "127.0.0.1", ":",
+                                 "[::1",        "127.0.0.1:99999",          "@",         hole};
     for (size_t index = 0; index < sizeof(names) / sizeof(names[0]); index++) {
         int64_t start = now_ns();
         assert_true(openSegment(engine, names[index]) < 0);
@@ -306,6 +309,10 @@ static void e15_probe_tells_reachable_from_unreachable(void **state)
     raw_peer_behave_control(silent, RAW_CONTROL_SILENT);
     int64_t start = now_ns();
     assert_int_equal(te_probe(engine, silent->name), ERR_SOCKET);
+    assert_took_less_than(start, 10);
+    snprintf(name, sizeof(name), "127.0.0.1:%d", black_hole_open("127.0.0.1", 0));
+    start = now_ns();
+    assert_int_equal(te_probe(engine, name), ERR_SOCKET);
     assert_took_less_than(start, 10);
     target_kill(target);
     assert_int_equal(te_probe(engine, target->name), ERR_SOCKET);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "black_hole.h"
 #include "raw_peer.h"
 #include "target.h"
 
@@ -136,6 +137,7 @@ int test_end(void **state)
     /* A test that failed may have left transfers to a peer that is stopped: let go of the peers first. */
     targets_kill_all();
     raw_peers_stop_all();
+    black_holes_close_all();
     for (size_t index = 0; index < MAXIMUM_ENGINES; index++) {
         transfer_engine_t engine = engines[index];
         engines[index] = NULL;

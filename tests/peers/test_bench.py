@@ -7,12 +7,16 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 from typing import Dict, List
 
 from peer_client import OURS
 from support import KIB, MIB, MODES, PeerTestCase, checksum
 
 SIZE = 32 * MIB
+# What the real engine without its pool sometimes says of a connection on which data flows, long before 30 s (COMPAT.md).
+FALSE_ALARM = "no transfer progress within 30s"
+ATTEMPTS = 5
 
 
 def program() -> str:
@@ -38,7 +42,11 @@ class Bench(PeerTestCase):
             f"--threads={threads}",
             "--duration=1",
         ]
-        run = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=90, env={**os.environ, **env})
+        for _ in range(ATTEMPTS):
+            begin = time.monotonic()
+            run = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=90, env={**os.environ, **env})
+            if FALSE_ALARM not in run.stderr or time.monotonic() - begin >= 30:
+                break
         self.assertEqual(run.returncode, 0, run.stderr[-2000:])
         found = re.search(r"batch count (\d+)", run.stderr)
         assert found, run.stderr[-2000:]

@@ -2,9 +2,12 @@
  */
 #include "tests/unit/wire_vector.h"
 
+#include <poll.h>
+
 #include "classic/internal.h"
 #include "core/clock.h"
 #include "core/local_segment.h"
+#include "core/worker.h"
 #include "tests/unit/fake_control_port.h"
 
 #define PATIENCE_NS (TEST_PATIENCE_SECONDS * TE_NS_PER_SECOND)
@@ -183,6 +186,174 @@ static void waiting_slices_keep_their_deadline(void **state)
         assert_int_equal(memory[i], 0);
     assert_int_equal(memory[8192], 0x5a);
     stage_stop(&stage);
+}
+
+/* A port that takes connections and never answers. */
+static int listen_silently(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int on = 1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(listener, 1024), 0);
+    return listener;
+}
+
+static void await_connection(int listener)
+{
+    struct pollfd entry = {.fd = listener, .events = POLLIN};
+
+    assert_int_equal(poll(&entry, 1, TEST_PATIENCE_SECONDS * 1000), 1);
+}
+
+/* Ends those that have come; how many. */
+static unsigned end_connections(int listener)
+{
+    int descriptors[64];
+    unsigned count = 0;
+
+    while (count < G_N_ELEMENTS(descriptors) && (descriptors[count] = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        count++;
+    for (unsigned i = 0; i < count; i++)
+        close(descriptors[i]);
+    return count;
+}
+
+enum { THREADS = 8 };
+
+/* The calls of an engine to its peers get few threads, of which one can be held up. */
+struct crowd {
+    struct te_worker_pool *former;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool go_on;
+};
+
+static void crowd_start(struct crowd *crowd, struct stage *stage, unsigned threads)
+{
+    *crowd = (struct crowd){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    crowd->former = stage->classic->engine->workers;
+    assert_int_equal(te_worker_pool_new(threads, &stage->classic->engine->workers), TE_OK);
+}
+
+static void hold_up(void *data)
+{
+    struct crowd *crowd = data;
+
+    pthread_mutex_lock(&crowd->lock);
+    while (!crowd->go_on)
+        pthread_cond_wait(&crowd->changed, &crowd->lock);
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+static void crowd_go_on(struct crowd *crowd)
+{
+    pthread_mutex_lock(&crowd->lock);
+    crowd->go_on = true;
+    pthread_cond_broadcast(&crowd->changed);
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+/* All threads are held up, so that nobody can ask the peer. */
+static void waiting_slices_end_even_if_no_call_is_made(void **state)
+{
+    struct crowd crowd;
+    struct stage stage;
+
+    (void)state;
+    g_setenv("MC_HANDSHAKE_CONNECT_TIMEOUT", "1", TRUE);
+    g_setenv("TE_HANDSHAKE_REPLY_TIMEOUT_MS", "100", TRUE);
+    stage_start(&stage);
+    g_unsetenv("MC_HANDSHAKE_CONNECT_TIMEOUT");
+    g_unsetenv("TE_HANDSHAKE_REPLY_TIMEOUT_MS");
+    crowd_start(&crowd, &stage, 1);
+    te_worker_run(stage.classic->engine->workers, TE_WORK_PROMPT, hold_up, &crowd);
+    stage_restart_target(&stage);
+    submit_many(&stage, OPCODE_WRITE, 8, remote_memory(), 4096, NULL); /* is refused, and then waits */
+    assert_int_equal(te_classic_remove_local_segment(stage.classic, stage.fake.name), 0);
+    submit_many(&stage, OPCODE_WRITE, 8, remote_memory(), 4096, NULL); /* waits from the first */
+    assert_int_equal(wait_for_all(&stage).failed, 16);
+    assert_int_equal(fake_fetches(&stage.fake), 1);
+    crowd_go_on(&crowd);
+    submit_many(&stage, OPCODE_READ, 1, remote_memory(), 4096, NULL);
+    assert_int_equal(wait_for_all(&stage).completed, 1);
+    for (size_t i = 0; i < sizeof(memory); i++)
+        assert_int_equal(memory[i], 0);
+    te_worker_pool_free(crowd.former);
+    stage_stop(&stage);
+}
+
+static void *sync_all(void *data)
+{
+    te_classic_sync_segment_cache(data);
+    return NULL;
+}
+
+/* More peers than there are threads, which fall silent. Peers that lived when they were last heard of are asked for by
+ * a refresh, and those that had refused by transfers; neither may keep the threads from a peer that lives. */
+static void meet_silent_peers(bool refused, unsigned connections_max)
+{
+    enum { PEERS = 20 };
+    struct te_classic *victim = create_target();
+    uint16_t port = (uint16_t)te_classic_port(victim);
+    struct transfer_request requests[PEERS];
+    char names[PEERS][32];
+    struct crowd crowd;
+    struct stage stage;
+    pthread_t thread;
+    batch_id_t batch;
+    int silent;
+
+    stage_start(&stage);
+    for (int i = 0; i < PEERS; i++) {
+        g_snprintf(names[i], sizeof(names[i]), "127.1.0.%d:%u", i + 1, port);
+        requests[i] = (struct transfer_request){
+            .opcode = OPCODE_READ,
+            .source = source + i,
+            .target_id = te_classic_open_segment(stage.classic, names[i]),
+            .target_offset = remote_memory(),
+            .length = 1,
+        };
+        assert_true(requests[i].target_id > 0);
+    }
+    te_classic_destroy(victim);
+    if (refused)
+        assert_int_equal(te_classic_sync_segment_cache(stage.classic), 0);
+    silent = listen_silently(port);
+    crowd_start(&crowd, &stage, THREADS);
+    if (refused) {
+        for (int i = 0; i < PEERS; i++)
+            te_classic_remove_local_segment(stage.classic, names[i]);
+        batch = te_classic_allocate_batch_id(stage.classic, PEERS);
+        assert_int_equal(te_classic_submit(stage.classic, batch, requests, PEERS, NULL), 0);
+    } else {
+        assert_int_equal(pthread_create(&thread, NULL, sync_all, stage.classic), 0);
+    }
+    await_connection(silent);
+    stage_restart_target(&stage);
+    submit_many(&stage, OPCODE_READ, 16, remote_memory(), 4096, NULL);
+    assert_int_equal(wait_for_all(&stage).completed, 16);
+    /* None of the silent ones has been given up meanwhile, for then the next would have been called. */
+    assert_true(end_connections(silent) <= connections_max);
+    close(silent);
+    if (!refused)
+        pthread_join(thread, NULL);
+    te_worker_pool_free(crowd.former);
+    stage_stop(&stage);
+}
+
+static void silent_peers_that_are_known_to_be_dead_hold_up_nobody(void **state)
+{
+    (void)state;
+    meet_silent_peers(true, THREADS >> TE_WORK_PROMPT_DOUBTFUL);
+}
+
+static void silent_peers_hold_up_a_refresh_alone(void **state)
+{
+    (void)state;
+    meet_silent_peers(false, THREADS >> TE_WORK_BACKGROUND);
 }
 
 static void waiting_slices_can_be_canceled(void **state)
@@ -438,6 +609,9 @@ int main(void)
         cmocka_unit_test(a_peer_that_is_gone_fails_its_tasks),
         cmocka_unit_test(refused_ranges_fail_after_one_look_at_the_peer),
         cmocka_unit_test(waiting_slices_keep_their_deadline),
+        cmocka_unit_test(waiting_slices_end_even_if_no_call_is_made),
+        cmocka_unit_test(silent_peers_that_are_known_to_be_dead_hold_up_nobody),
+        cmocka_unit_test(silent_peers_hold_up_a_refresh_alone),
         cmocka_unit_test(waiting_slices_can_be_canceled),
         cmocka_unit_test(an_engine_with_waiting_slices_can_be_destroyed),
         cmocka_unit_test(opens_of_one_name_share_a_fetch),
