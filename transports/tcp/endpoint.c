@@ -279,26 +279,43 @@ uint64_t transport_outstanding(struct te_transport *transport)
     return outstanding;
 }
 
-void transport_tidy_endpoints(struct te_transport *transport)
+/* With endpoints_lock. From now on nobody finds it and no slice can come. */
+static void retire_unused(struct te_transport *transport)
 {
     GHashTableIter iterator;
     gpointer value;
 
-    pthread_mutex_lock(&transport->endpoints_lock);
     g_hash_table_iter_init(&iterator, transport->endpoints);
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct te_endpoint *endpoint = value;
-        unsigned count = atomic_load(&endpoint->lane_count);
 
         if (endpoint->references > 0 || endpoint_outstanding(endpoint) > 0)
             continue;
-        /* No slice can come any more; what is left of the connections goes. */
-        for (unsigned i = 0; i < count; i++)
-            lane_drive(lane_at(endpoint, i), ATTENTION_ABANDON);
         g_hash_table_iter_remove(&iterator);
-        g_free(endpoint->key);
-        endpoint->key = NULL;
-        g_queue_push_tail(&transport->free_endpoints, endpoint);
+        g_clear_pointer(&endpoint->key, g_free);
+        g_queue_push_tail(&transport->retired_endpoints, endpoint);
+    }
+}
+
+/* What is left of the connections goes. False: some thread is still at one of them. */
+static bool close_lanes(struct te_endpoint *endpoint)
+{
+    unsigned count = atomic_load(&endpoint->lane_count);
+    bool closed = true;
+
+    for (unsigned i = 0; i < count; i++)
+        closed &= lane_retire(lane_at(endpoint, i));
+    return closed;
+}
+
+void transport_tidy_endpoints(struct te_transport *transport)
+{
+    pthread_mutex_lock(&transport->endpoints_lock);
+    retire_unused(transport);
+    for (guint left = g_queue_get_length(&transport->retired_endpoints); left > 0; left--) {
+        struct te_endpoint *endpoint = g_queue_pop_head(&transport->retired_endpoints);
+
+        g_queue_push_tail(close_lanes(endpoint) ? &transport->free_endpoints : &transport->retired_endpoints, endpoint);
     }
     pthread_mutex_unlock(&transport->endpoints_lock);
 }

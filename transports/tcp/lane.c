@@ -192,6 +192,16 @@ void lane_drive(struct lane *lane, uint32_t attention)
         lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst));
 }
 
+/* Whoever takes the note lets go of the lane only after acting on it: to own it afterwards means that it is closed. */
+bool lane_retire(struct lane *lane)
+{
+    atomic_fetch_or_explicit(&lane->attention, ATTENTION_ABANDON, memory_order_seq_cst);
+    if (!lane_own(lane))
+        return false;
+    lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst));
+    return true;
+}
+
 void lane_submit(struct lane *lane, struct te_slice *slices)
 {
     struct te_slice *first = slices;

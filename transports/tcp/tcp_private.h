@@ -69,7 +69,8 @@ struct te_transport {
     GHashTable *endpoints;    /* key text -> struct te_endpoint, in use or draining */
     GPtrArray *all_endpoints; /* every one ever made; freed with the transport, since stale drivers may still point to
                                  their lanes */
-    GQueue free_endpoints;
+    GQueue retired_endpoints; /* drained, and no longer found; lanes may still have to be closed by their owners */
+    GQueue free_endpoints;    /* all lanes closed: for the next address */
 };
 
 /* Requests on the wire, in order. slice is NULL once nobody waits for the answer any more: its bytes are then thrown
@@ -184,7 +185,7 @@ void endpoint_free(struct te_endpoint *endpoint);
 void transport_attend(struct te_transport *transport, uint32_t attention, bool all_lanes);
 /* Slices held by all lanes. */
 uint64_t transport_outstanding(struct te_transport *transport);
-/* Forgets endpoints that are closed and drained. */
+/* Forgets endpoints that are closed and drained, and keeps them for other addresses once their lanes are closed. */
 void transport_tidy_endpoints(struct te_transport *transport);
 
 /* lane.c */
@@ -194,6 +195,8 @@ void lane_free(struct lane *lane);
 void lane_submit(struct lane *lane, struct te_slice *slices);
 /* Sets attention (may be 0) and drives the lane unless somebody else does, who then sees the attention. */
 void lane_drive(struct lane *lane, uint32_t attention);
+/* Closes a lane that holds no slice and will be given none. False: it has another owner, who closes it; ask again. */
+bool lane_retire(struct lane *lane);
 void lane_poll(void *data);
 bool lane_claim(void *data, struct pollfd *descriptor);
 /* The functions of te_task_drive_ops; data is the lane. */

@@ -51,6 +51,7 @@ static te_status create(struct te_engine *engine, te_slice_finished_function fin
     pthread_mutex_init(&transport->endpoints_lock, NULL);
     transport->endpoints = g_hash_table_new(g_str_hash, g_str_equal);
     transport->all_endpoints = g_ptr_array_new();
+    g_queue_init(&transport->retired_endpoints);
     g_queue_init(&transport->free_endpoints);
     patrols_new(transport);
     *transport_p = transport;
@@ -106,6 +107,7 @@ static void destroy(struct te_transport *transport)
     g_ptr_array_free(transport->all_endpoints, TRUE);
     g_free(transport->patrols);
     g_hash_table_destroy(transport->endpoints);
+    g_queue_clear(&transport->retired_endpoints);
     g_queue_clear(&transport->free_endpoints);
     pthread_mutex_destroy(&transport->endpoints_lock);
     g_free(transport);
