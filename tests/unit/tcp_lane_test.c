@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -693,6 +694,33 @@ static void test_canceled_write_without_an_answer_is_reset(void **state)
     close(peer);
 }
 
+/* Several fence time-outs, one after the other, as the patrol sees them: it resets connections to another peer. */
+static void let_other_connections_be_reset(struct fixture *fixture)
+{
+    struct te_endpoint *endpoint = fixture->endpoint;
+    int listening = fixture->listening;
+    uint16_t port;
+
+    assert_int_equal(te_listen_any_port(15000, 17000, 64, &fixture->listening, &port), TE_OK);
+    open_endpoint(fixture, port, 2);
+    for (int i = 0; i < 3; i++) {
+        struct transfer transfer = {
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = 64};
+        uint64_t id = submit(fixture, &transfer, 1);
+        int peer = accept_peer(fixture);
+
+        cancel(fixture, id, 0);
+        assert_false(read_to_end(peer)); /* nobody waits for the batch meanwhile: it is left to the patrol */
+        wait_for(fixture, id);
+        assert_int_equal(transfer.outcome.result, TE_RESULT_CANCELED);
+        close(peer);
+    }
+    te_tcp_transport_ops.endpoint_close(fixture->endpoint);
+    close(fixture->listening);
+    fixture->endpoint = endpoint;
+    fixture->listening = listening;
+}
+
 /* The peer takes longer than the fence time-out. A reset would end the other write, too, which nobody has given up. */
 static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
 {
@@ -713,7 +741,7 @@ static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
         assert_true(test_receive(peer, body, sizeof(body)));
     }
     cancel(fixture, id, 0);
-    usleep(5 * 200000); /* five fence time-outs */
+    let_other_connections_be_reset(fixture);
     assert_false(transfers[0].outcome.ended);
     assert_false(transfers[1].outcome.ended);
     send_status(peer, TE_TCP_STATUS_OK);
@@ -722,6 +750,44 @@ static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
     assert_int_equal(transfers[0].outcome.result, TE_RESULT_SUCCEEDED);
     assert_int_equal(transfers[1].outcome.result, TE_RESULT_SUCCEEDED);
     close(peer);
+}
+
+struct alarm {
+    struct te_timer timer;
+    struct te_reactor *reactor;
+    sem_t rung;
+};
+
+static void ring(struct te_timer *timer)
+{
+    struct alarm *alarm = (struct alarm *)((char *)timer - offsetof(struct alarm, timer));
+
+    sem_post(&alarm->rung);
+}
+
+static void nothing(void *data)
+{
+    (void)data;
+}
+
+static void set_alarm(void *data)
+{
+    struct alarm *alarm = data;
+
+    te_reactor_timer_set(alarm->reactor, &alarm->timer, te_now_ns() + 50 * TE_NS_PER_MS);
+}
+
+/* Until a timer has fired that is due after the next tick of the patrol, in the same reactor. */
+static void let_the_patrol_look(struct fixture *fixture)
+{
+    struct alarm alarm = {.timer.fire = ring, .reactor = fixture->reactor};
+
+    sem_init(&alarm.rung, 0, 0);
+    te_reactor_run(fixture->reactor, set_alarm, &alarm);
+    while (sem_wait(&alarm.rung) != 0)
+        ;
+    te_reactor_run_wait(fixture->reactor, nothing, NULL); /* it has let go of the timer */
+    sem_destroy(&alarm.rung);
 }
 
 /* This process stands still, as in a debugger or on a host that is short of everything, and with it the peer's chance
@@ -742,12 +808,12 @@ static void test_an_own_pause_is_not_the_silence_of_the_peer(void **state)
     child = fork();
     if (child == 0) {
         kill(self, SIGSTOP);
-        usleep(3 * 500000); /* three silence time-outs */
+        usleep(3 * 500000); /* three silence time-outs: the length of the pause is what the test is about */
         kill(self, SIGCONT);
         _exit(0);
     }
     assert_int_equal(waitpid(child, NULL, 0), child);
-    usleep(200000); /* a patrol or two */
+    let_the_patrol_look(fixture);
     assert_false(transfer.outcome.ended);
     send_status(peer, TE_TCP_STATUS_OK);
     send_bytes(peer, fixture->remote, 64);
