@@ -105,6 +105,7 @@ static te_status cancel(struct te_classic *classic, batch_id_t batch, size_t tas
         return status;
     for (size_t i = 0; i < count; i++)
         classic->installed[i].ops->cancel(classic->installed[i].transport);
+    atomic_fetch_add(&classic->cancel_count, 1);
     classic_end_canceled(classic);
     return TE_OK;
 }

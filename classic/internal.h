@@ -36,6 +36,7 @@ struct te_classic {
     struct installed installed[TRANSPORTS_MAX];
     _Atomic size_t installed_count; /* entries below it never change */
     _Atomic bool closing;           /* nothing is tried again */
+    _Atomic uint64_t cancel_count;  /* how often something was canceled */
     struct te_timer expiry_timer;   /* for slices that wait for a descriptor; reactor's thread */
     struct te_timer refresh_timer;  /* reactor's thread */
 };

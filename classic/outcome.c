@@ -215,14 +215,20 @@ void classic_await(struct te_classic *classic, struct te_segment *segment, struc
 {
     int64_t wait_due_ns = te_now_ns() + classic_call_ns(classic);
     int64_t due_ns = wait_due_ns;
+    uint64_t cancel_count = atomic_load(&classic->cancel_count);
+    bool canceled = false;
     struct arming *arming = g_new(struct arming, 1);
 
     for (struct te_slice *slice = slices; slice != NULL; slice = slice->next) {
+        canceled |= is_canceled(slice);
         slice->wait_due_ns = wait_due_ns;
         if (slice->deadline_ns != 0 && slice->deadline_ns < due_ns)
             due_ns = slice->deadline_ns;
     }
     te_segment_await(segment, slices, after);
+    /* Who canceled before they were in the list did not find them there. */
+    if (canceled || atomic_load(&classic->cancel_count) != cancel_count)
+        classic_end_canceled(classic);
     *arming = (struct arming){classic, due_ns};
     te_reactor_run(classic->engine->reactors[0], arm, arming);
 }

@@ -102,6 +102,9 @@ static te_status check_request(const struct transfer_request *request)
         request->length > UINT64_MAX - (uint64_t)(uintptr_t)request->source)
         return te_fail(TE_INVALID_ARGUMENT, "a range of %" G_GUINT64_FORMAT " bytes wraps around the address space",
                        request->length);
+    if (request->length > INT64_MAX)
+        return te_fail(TE_INVALID_ARGUMENT, "a range of %" G_GUINT64_FORMAT " bytes is longer than any memory",
+                       request->length);
     if (request->source == NULL && request->length > 0)
         return te_fail(TE_INVALID_ARGUMENT, "the local address is a null pointer");
     return TE_OK;

@@ -170,7 +170,7 @@ void te_segment_await(struct te_segment *segment, struct te_slice *slices, uint3
         start = !segment->resuming;
         if (start) {
             segment->resuming = true;
-            atomic_fetch_add_explicit(&table->resuming, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&table->resuming, 1, memory_order_seq_cst);
             te_worker_run(table->engine->workers, te_segment_work_rank(segment), resume_waiting, segment);
         }
     }
@@ -186,7 +186,7 @@ struct te_slice *te_segment_withdraw(struct te_segment_table *table,
     struct te_slice_list matching;
 
     te_slice_list_clear(&matching);
-    if (atomic_load_explicit(&table->resuming, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&table->resuming, memory_order_seq_cst) == 0)
         return NULL;
     for (int32_t id = 0; id < count; id++) {
         struct te_segment *segment = te_segment_find(table, id);

@@ -183,8 +183,8 @@ int te_batch_event_fd(transfer_engine_t engine, batch_id_t batch);
  * Asks for a task to be stopped. It ends as STATUS_CANCELED, or as STATUS_COMPLETED or STATUS_FAILED if that came
  * first; as always, nothing of it moves once it has ended. Until then it reads STATUS_WAITING: wait for it before
  * reusing the memory. Part of the bytes may have arrived. Does not block. A read ends at once. A write on its way ends
- * with the peer's answer; if none comes, the connection is reset after TE_TCP_FENCE_TIMEOUT_MS, or, while writes that
- * are still wanted are on it, after TE_TCP_SILENCE_TIMEOUT_MS.
+ * with the peer's answer; if none comes, the connection is reset after TE_TCP_FENCE_TIMEOUT_MS; after
+ * TE_TCP_SILENCE_TIMEOUT_MS if other bytes keep coming, and while writes that are still wanted are on it, with these.
  *
  * 0, also for a task that has ended; -1 unknown batch or task.
  */

@@ -1,4 +1,8 @@
 /* Cancelling, options and batch status of transfer_engine_ext.h. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "raw_peer.h"
 #include "support.h"
 #include "target.h"
@@ -47,6 +51,49 @@ static void ext_cancel_queued(void **state)
     for (size_t index = 0; index < COUNT; index++)
         assert_int_equal(task_status(stalling.engine, batch, index), CANCELED);
     assert_int_equal(freeBatchID(stalling.engine, batch), 0);
+}
+
+struct cancelling {
+    transfer_engine_t engine;
+    batch_id_t batch;
+    size_t count;
+    atomic_bool ready;
+};
+
+/* Cancels as soon as the last task is there, while the submission may still be handing slices out. */
+static void *cancel_at_once(void *data)
+{
+    struct cancelling *cancelling = data;
+    struct transfer_status status;
+    atomic_store(&cancelling->ready, true);
+    while (getTransferStatus(cancelling->engine, cancelling->batch, cancelling->count - 1, &status) != 0)
+        continue;
+    te_cancel_batch(cancelling->engine, cancelling->batch);
+    return NULL;
+}
+
+static void ext_cancel_amid_the_submission(void **state)
+{
+    (void)state;
+    enum { COUNT = 2000, EACH = 64, ROUNDS = 60 };
+    setenv("TE_TCP_SILENCE_TIMEOUT_MS", "60000", 1); /* what is not canceled stays */
+    struct stalling stalling = stalling_new(SIZE);
+    uint8_t *local = memory_new(COUNT * EACH);
+    static struct transfer_request requests[COUNT];
+    for (size_t index = 0; index < COUNT; index++)
+        requests[index] =
+            request_of(READ, local + index * EACH, stalling.segment, (uintptr_t)stalling.peer->memory, EACH);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct cancelling cancelling = {stalling.engine, batch_new(stalling.engine, COUNT), COUNT, false};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, cancel_at_once, &cancelling), 0);
+        while (!atomic_load(&cancelling.ready))
+            sched_yield();
+        assert_int_equal(submitTransfer(stalling.engine, cancelling.batch, requests, COUNT), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(te_wait_batch(stalling.engine, cancelling.batch, 20 * SECOND), 0);
+        assert_int_equal(freeBatchID(stalling.engine, cancelling.batch), 0);
+    }
 }
 
 static void ext_cancelling_one_leaves_the_others(void **state)
@@ -363,6 +410,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(ext_cancel_running),
         TEST(ext_cancel_queued),
+        TEST(ext_cancel_amid_the_submission),
         TEST(ext_cancelling_one_leaves_the_others),
         TEST(ext_cancel_finished),
         TEST(ext_a_canceled_submit_does_not_notify),

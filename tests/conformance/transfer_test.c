@@ -75,7 +75,7 @@ static void b22_and_e02_a_refused_submit_posted_nothing(void **state)
     struct pair pair = pair_new(SIZE);
     struct transfer_request requests[COUNT];
     batch_id_t batch = batch_new(pair.engine, COUNT);
-    for (int fault = 0; fault < 6; fault++) {
+    for (int fault = 0; fault < 7; fault++) {
         fill_requests(&pair, requests, COUNT, WRITE);
         memset(pair.local, 0x77, SIZE);
         struct transfer_request *bad = &requests[COUNT - 1]; /* the last one, after good ones */
@@ -89,8 +89,10 @@ static void b22_and_e02_a_refused_submit_posted_nothing(void **state)
             bad->opcode = 257;
         else if (fault == 4)
             bad->source = NULL;
-        else
+        else if (fault == 5)
             bad->target_offset = UINT64_MAX - 3;
+        else
+            bad->length = UINT64_C(1) << 63;
         assert_int_equal(submitTransfer(pair.engine, batch, requests, COUNT), 1);
         assert_string_not_equal(te_last_error(), "");
         struct transfer_status status;

@@ -752,6 +752,69 @@ static void test_a_reset_waits_for_writes_that_are_wanted(void **state)
     close(peer);
 }
 
+/* Reads are sent again after the reset, as often as it takes: nobody has given them up. */
+static void test_resets_for_canceled_writes_fail_no_read(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer read = {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 64};
+    uint64_t read_id, id;
+    int peer;
+
+    fixture->engine.settings.tcp_silence_timeout_ms = 60000;
+    fixture->engine.settings.tcp_lanes_per_peer = 1;
+    open_endpoint(fixture, fixture->listening_port, 2);
+    read_id = submit(fixture, &read, 1);
+    for (int i = 0; i < 3; i++) {
+        struct transfer write = {
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local + 64, .remote = fixture->remote + 64, .length = 64};
+
+        peer = accept_peer(fixture);
+        take_request(peer);
+        id = submit(fixture, &write, 1);
+        take_request(peer);
+        cancel(fixture, id, 0);
+        wait_for(fixture, id);
+        assert_int_equal(write.outcome.result, TE_RESULT_CANCELED);
+        assert_false(read_to_end(peer));
+        close(peer);
+        assert_false(read.outcome.ended);
+    }
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_bytes(peer, fixture->remote, 64);
+    wait_for(fixture, read_id);
+    assert_int_equal(read.outcome.result, TE_RESULT_SUCCEEDED);
+    close(peer);
+}
+
+/* Bytes of an answer that nobody wants keep dribbling in: they do not put off the end of a canceled write for ever. */
+static void test_a_dribbling_peer_holds_no_canceled_write(void **state)
+{
+    struct fixture *fixture = *state;
+    struct transfer transfers[2] = {
+        {.opcode = TE_OPCODE_READ, .local = fixture->local, .remote = fixture->remote, .length = 4096},
+        {.opcode = TE_OPCODE_WRITE, .local = fixture->local + 4096, .remote = fixture->remote + 4096, .length = 64}};
+    int64_t end_ns = te_now_ns() + WATCHDOG_NS;
+    uint64_t id;
+    int peer;
+
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    cancel(fixture, id, 0);
+    cancel(fixture, id, 1);
+    while (te_batch_wait(fixture->engine.batches, id, SIZE_MAX, 50 * TE_NS_PER_MS) != TE_OK) {
+        assert_true(te_now_ns() < end_ns);
+        send(peer, fixture->remote, 1, MSG_NOSIGNAL);
+    }
+    assert_int_equal(transfers[1].outcome.result, TE_RESULT_CANCELED);
+    close(peer);
+}
+
 struct alarm {
     struct te_timer timer;
     struct te_reactor *reactor;
@@ -1188,6 +1251,8 @@ int main(void)
         LANE_TEST(test_canceled_write_that_was_sent_ends_with_its_answer),
         LANE_TEST(test_canceled_write_without_an_answer_is_reset),
         LANE_TEST(test_a_reset_waits_for_writes_that_are_wanted),
+        LANE_TEST(test_resets_for_canceled_writes_fail_no_read),
+        LANE_TEST(test_a_dribbling_peer_holds_no_canceled_write),
         LANE_TEST(test_an_own_pause_is_not_the_silence_of_the_peer),
         LANE_TEST(test_canceled_write_in_the_middle_is_cut_and_seen_through),
         LANE_TEST(test_deadline),

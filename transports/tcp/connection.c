@@ -207,6 +207,10 @@ static enum flush flush_answers(struct connection *connection, uint64_t *moved)
             account_sent(connection, (size_t)sent);
             *moved += (uint64_t)sent;
             connection->progress_ns = te_now_ns();
+            if (*moved >= TURN_BYTES && connection->answer_count > 0) {
+                te_reactor_again(connection->loop->reactor, &connection->watch);
+                return FLUSH_BLOCKED;
+            }
         } else if (sent == -EAGAIN || sent == -EWOULDBLOCK) {
             return FLUSH_BLOCKED;
         } else if (sent == -EFAULT && !alone) {

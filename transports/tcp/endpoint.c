@@ -251,7 +251,7 @@ void transport_attend(struct te_transport *transport, uint32_t attention, bool a
         for (unsigned j = 0; j < count; j++) {
             struct lane *lane = lane_at(endpoint, j);
 
-            if (all_lanes || atomic_load_explicit(&lane->outstanding, memory_order_acquire) > 0)
+            if (all_lanes || atomic_load_explicit(&lane->outstanding, memory_order_seq_cst) > 0)
                 lane_drive(lane, attention);
         }
     }

@@ -118,6 +118,8 @@ static void pass_on_waiting(struct lane *lane)
         lane->waiting_count++;
         slice = next;
     }
+    /* Who canceled meanwhile may not have seen them. */
+    atomic_fetch_or_explicit(&lane->attention, ATTENTION_CANCEL, memory_order_seq_cst);
 }
 
 static void attend(struct lane *lane, uint32_t attention)
@@ -221,7 +223,7 @@ void lane_submit(struct lane *lane, struct te_slice *slices)
         slices = next;
     }
     atomic_fetch_add_explicit(&lane->outstanding_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&lane->outstanding, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&lane->outstanding, count, memory_order_seq_cst); /* see lane_take_inbox() */
     latest = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
     do {
         first->next = latest;

@@ -11,8 +11,9 @@
  *   ... sent in part              its own result when the peer closes what is half-closed now, or after a reset
  *   the peer is silent            TIMED_OUT                 TIMED_OUT                          TIMED_OUT
  *
- * The reset comes when nothing has moved for the fence time-out and no write that somebody still wants is on the wire:
- * that one would fail with it.
+ * The reset comes when nothing has moved for the fence time-out, or when the given-up write is older than the silence
+ * time-out whatever moves; but not while a write that somebody still wants is on the wire, since that would fail with
+ * it.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -35,7 +36,6 @@ void lane_close_socket(struct lane *lane, bool rudely)
     lane->state = LANE_CLOSED;
     lane->watched = false;
     lane->send_blocked = false;
-    lane->fence_due_ns = 0;
     /* Whoever sleeps on this connection would not notice the next one. */
     atomic_store_explicit(&lane->sleeper, false, memory_order_relaxed);
     atomic_store_explicit(&lane->open, false, memory_order_relaxed);
@@ -176,6 +176,15 @@ static void give_up_read(struct lane *lane, struct request *request, enum te_sli
     }
 }
 
+void lane_end_fenced(struct lane *lane)
+{
+    int64_t silent_ns = lane->carried_silence_ns + lane->silent_ns;
+
+    lane_close_socket(lane, true);
+    recall_requests(lane);
+    lane->carried_silence_ns = silent_ns;
+}
+
 bool lane_escape(struct lane *lane)
 {
     if (lane->state != LANE_OPEN || lane_request(lane, 0)->slice != NULL || live_write_on_wire(lane))
@@ -183,6 +192,14 @@ bool lane_escape(struct lane *lane)
     lane_close_socket(lane, true);
     recall_requests(lane);
     return true;
+}
+
+static bool has_fenced_request(struct lane *lane)
+{
+    for (unsigned i = 0; i < lane->request_count; i++)
+        if (lane_request(lane, i)->fenced)
+            return true;
+    return false;
 }
 
 void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_result result)
@@ -193,10 +210,11 @@ void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_resul
         give_up_read(lane, request, result);
         return;
     }
+    if (!has_fenced_request(lane))
+        lane->fence_begin_ns = te_now_ns();
     request->fenced = true;
     request->result = result;
     atomic_store_explicit(&lane->burdened, true, memory_order_relaxed); /* writes elsewhere do not delay the reset */
-    lane->fence_due_ns = te_now_ns() + lane->endpoint->transport->options.fence_ns;
     if (index == lane->send_index && lane->state == LANE_OPEN)
         cut(lane);
 }

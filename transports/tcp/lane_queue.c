@@ -74,9 +74,14 @@ void lane_take_inbox(struct lane *lane)
     while (slices != NULL) {
         struct te_slice *next = slices->next;
 
-        slice_queue_append(&lane->waiting[slices->priority], slices);
-        lane->waiting_count++;
-        lane_note_deadline(lane, slices);
+        /* Who cancels sets the flag and then visits the lanes that hold slices: one of the two sees the other. */
+        if (atomic_load_explicit(&slices->task->cancel_requested, memory_order_seq_cst)) {
+            lane_finish(lane, slices, TE_RESULT_CANCELED, 0);
+        } else {
+            slice_queue_append(&lane->waiting[slices->priority], slices);
+            lane->waiting_count++;
+            lane_note_deadline(lane, slices);
+        }
         slices = next;
     }
 }

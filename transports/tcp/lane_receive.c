@@ -186,6 +186,7 @@ bool lane_receive(struct lane *lane)
         if (received > 0) {
             moved = true;
             lane->progress_ns = te_now_ns();
+            lane->carried_silence_ns = 0;
             account_received(lane, &incoming, (uint64_t)received);
             if ((uint64_t)received < incoming.total && !alone)
                 break;

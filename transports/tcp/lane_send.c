@@ -131,6 +131,18 @@ static void local_fault(struct lane *lane)
     lane_finish(lane, slice, TE_RESULT_LOCAL_FAULT, 0);
 }
 
+/* Nothing is on the wire, so what was to be sent is given back instead of being tried again here: if another attempt
+ * would fail likewise, it is the last one. */
+static void give_back_unsent(struct lane *lane)
+{
+    while (lane->request_count > 0) {
+        struct te_slice *slice = lane_request(lane, lane->request_count - 1)->slice;
+
+        lane_drop_request(lane);
+        lane_finish(lane, slice, TE_RESULT_NOT_SENT, 0);
+    }
+}
+
 /* True if sending can go on at once. */
 static bool send_failed(struct lane *lane, int error)
 {
@@ -138,13 +150,15 @@ static bool send_failed(struct lane *lane, int error)
         local_fault(lane);
         return true;
     }
-    recall_unsent(lane);
-    if (error == EINTR)
-        return true;
-    if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
-        lane->send_blocked = true;
-        return false;
+    if (error == EINTR || error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
+        recall_unsent(lane);
+        lane->send_blocked = error != EINTR;
+        return error == EINTR;
     }
+    if (lane->send_index == 0 && lane->send_offset == 0)
+        give_back_unsent(lane);
+    else
+        recall_unsent(lane);
     /* A refusal may be waiting to be read; it says more than the error. */
     lane_receive(lane);
     if (lane->state == LANE_OPEN)

@@ -1,6 +1,4 @@
 /* Time and givings-up: cancels, deadlines, silent peers, idle connections, the end of the transport. */
-#include <errno.h>
-
 #include "core/clock.h"
 #include "core/log.h"
 #include "transports/tcp/socket_state.h"
@@ -104,6 +102,15 @@ static bool only_fenced_writes(struct lane *lane)
     return fenced;
 }
 
+/* Also with a peer from which bytes that nobody wants keep dribbling in. */
+static bool fence_is_over(const struct lane *lane, int64_t now_ns)
+{
+    const struct tcp_options *options = &lane->endpoint->transport->options;
+    int64_t fenced_ns = now_ns - lane->fence_begin_ns;
+
+    return (fenced_ns > options->fence_ns && lane->silent_ns > options->fence_ns) || fenced_ns > options->silence_ns;
+}
+
 void lane_look_at_clock(struct lane *lane)
 {
     const struct tcp_options *options = &lane->endpoint->transport->options;
@@ -112,17 +119,18 @@ void lane_look_at_clock(struct lane *lane)
     if (lane->earliest_deadline_ns != 0 && lane->earliest_deadline_ns <= now_ns)
         lane_give_up_overdue(lane, now_ns);
     if ((lane->state != LANE_OPEN && lane->state != LANE_FENCING) || lane->request_count == 0) {
+        if (lane->request_count == 0 && lane->waiting_count == 0)
+            lane->carried_silence_ns = 0;
         lane_release_ring(lane, now_ns);
         return;
     }
     note_acknowledged(lane, now_ns);
     note_silence(lane, now_ns);
-    if (now_ns >= lane->fence_due_ns && lane->silent_ns > options->fence_ns && only_fenced_writes(lane)) {
-        lane_close_socket(lane, true);
-        lane_broken(lane, ETIMEDOUT);
-    } else if (lane->silent_ns > options->silence_ns && !lane_escape(lane)) {
+    if (only_fenced_writes(lane) && fence_is_over(lane, now_ns)) {
+        lane_end_fenced(lane);
+    } else if (lane->carried_silence_ns + lane->silent_ns > options->silence_ns && !lane_escape(lane)) {
         te_log_limited(TE_LOG_WARNING, "%s has neither taken nor answered anything for %.1f s: %u transfers fail",
-                       lane->endpoint->text, (double)lane->silent_ns / 1e9,
+                       lane->endpoint->text, (double)(lane->carried_silence_ns + lane->silent_ns) / 1e9,
                        atomic_load_explicit(&lane->outstanding, memory_order_relaxed));
         lane_give_up(lane, TE_RESULT_TIMED_OUT);
     }

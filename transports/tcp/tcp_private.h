@@ -138,9 +138,10 @@ struct lane {
     uint64_t wire_bytes;     /* bodies of the requests in the ring */
     uint64_t acknowledged_seen;
     uint8_t status[TE_TCP_STATUS_BYTES];
-    int64_t progress_ns, connect_due_ns, fence_due_ns, earliest_deadline_ns;
-    int64_t looked_ns,
-        silent_ns; /* when the clock was last looked at while work was on the wire, and the silence then */
+    int64_t progress_ns, connect_due_ns, fence_begin_ns, earliest_deadline_ns;
+    int64_t looked_ns;          /* when the clock was last looked at with work on the wire */
+    int64_t silent_ns;          /* how long nothing had moved then */
+    int64_t carried_silence_ns; /* the same of connections before this one, as long as nothing has come since */
 };
 
 struct te_endpoint {
@@ -248,6 +249,8 @@ void lane_give_up(struct lane *lane, enum te_slice_result result);
 /* The peer is silent in the middle of an answer that nobody waits for: others are not to suffer from it. False: they
  * must. */
 bool lane_escape(struct lane *lane);
+/* Ends what was given up with a reset; the others are sent again. No write that somebody still wants is on the wire. */
+void lane_end_fenced(struct lane *lane);
 /* Gives up the i-th request of the ring: a read at once, a write when it is certain that nothing of it lands any more.
  */
 void lane_give_up_request(struct lane *lane, unsigned index, enum te_slice_result result);
