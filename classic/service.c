@@ -340,6 +340,13 @@ static struct te_shared_text *encode_descriptor(const struct te_segment_descript
     }
     te_json_end_line(text);
     length = text->len;
+    if (length + 1 > TE_FRAME_DEFAULT_LIMIT)
+        te_log_limited(
+            TE_LOG_WARNING,
+            "with %zu regions the descriptor of this engine is %zu bytes long; peers read no more than %d and "
+            "cannot open it: register fewer, larger regions, or raise MC_HANDSHAKE_MAX_LENGTH where the "
+            "peers run",
+            descriptor->buffer_count, length, TE_FRAME_DEFAULT_LIMIT);
     return te_shared_text_new(g_string_free(text, FALSE), length);
 }
 

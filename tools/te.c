@@ -42,6 +42,10 @@ bool te_options_parse(int *argc, char ***argv, const GOptionEntry *entries, cons
         te_complain("%s; `te %s --help` lists the options", error->message, title);
         return false;
     }
+    if (!arguments && *argc > 1) {
+        te_complain("%s is no option; `te %s --help` lists them", (*argv)[1], title);
+        return false;
+    }
     return true;
 }
 

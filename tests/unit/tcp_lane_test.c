@@ -569,6 +569,60 @@ static void test_early_acknowledgement_waits_for_the_body(void **state)
     close(peer);
 }
 
+static _Atomic unsigned sleeps;
+
+static bool count_and_claim(void *driver, struct pollfd *descriptor)
+{
+    sleeps++;
+    return te_tcp_transport_ops.drive.claim(driver, descriptor);
+}
+
+/* A peer answers two writes before it has taken the first one: the second answer stays in the socket. */
+static void test_an_answer_that_comes_too_early_ends_no_sleep(void **state)
+{
+    enum { SLEEPS_MAX = 100 };
+    struct fixture *fixture = *state;
+    struct te_task_drive_ops counting = te_tcp_transport_ops.drive;
+    struct transfer transfers[2];
+    uint8_t *body = malloc(AREA_BYTES);
+    int small = 65536;
+    uint64_t id;
+    int peer;
+
+    for (int i = 0; i < 2; i++)
+        transfers[i] = (struct transfer){
+            .opcode = TE_OPCODE_WRITE, .local = fixture->local, .remote = fixture->remote, .length = AREA_BYTES};
+    counting.claim = count_and_claim;
+    te_batch_table_free(fixture->engine.batches);
+    fixture->engine.batches = te_batch_table_new(&counting);
+    fixture->engine.settings.tcp_lanes_per_peer = 1;
+    fixture->engine.settings.tcp_silence_timeout_ms = 60000;
+    setsockopt(fixture->listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    open_endpoint(fixture, fixture->listening_port, 2);
+    id = submit(fixture, transfers, 2);
+    peer = accept_peer(fixture);
+    take_request(peer);
+    send_status(peer, TE_TCP_STATUS_OK);
+    send_status(peer, TE_TCP_STATUS_OK);
+    sleeps = 0;
+    assert_int_equal(te_batch_wait(fixture->engine.batches, id, SIZE_MAX, 200 * TE_NS_PER_MS), TE_TIMED_OUT);
+    assert_in_range(sleeps, 1, SLEEPS_MAX);
+    for (int i = 0; i < 2; i++) {
+        if (i > 0)
+            take_request(peer);
+        assert_true(test_receive(peer, body, AREA_BYTES));
+        assert_memory_equal(body, fixture->local, AREA_BYTES);
+    }
+    wait_for(fixture, id);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(transfers[i].outcome.result, TE_RESULT_SUCCEEDED);
+    stop_transport(fixture); /* before what it was given goes out of scope */
+    te_batch_table_free(fixture->engine.batches);
+    fixture->engine.batches = te_batch_table_new(&te_tcp_transport_ops.drive);
+    free(body);
+    close(peer);
+}
+
 static void test_connection_that_died_while_idle(void **state)
 {
     struct fixture *fixture = *state;
@@ -1245,6 +1299,7 @@ int main(void)
         LANE_TEST(test_answers_that_are_none),
         LANE_TEST(test_other_status_codes_are_refusals),
         LANE_TEST(test_early_acknowledgement_waits_for_the_body),
+        LANE_TEST(test_an_answer_that_comes_too_early_ends_no_sleep),
         LANE_TEST(test_connection_that_died_while_idle),
         LANE_TEST(test_silent_peer),
         LANE_TEST(test_canceled_read_leaves_the_connection_to_others),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 /* after the above */
 #include <cmocka.h>
@@ -328,6 +329,65 @@ static void test_unmapped_memory_is_an_error_of_the_request(void **state)
     close(descriptor);
 }
 
+/* A read, and a write whose body comes in the same packet: that takes its own way into memory. */
+static void send_read_and_write(int descriptor, const void *read, const void *written, const char body[4])
+{
+    struct te_tcp_request request = {.length = 4, .address = (uintptr_t)read, .version_2 = true};
+    uint8_t bytes[2 * TE_TCP_REQUEST_BYTES + 4] = {0};
+
+    te_tcp_request_encode(bytes, &request);
+    request.write = true;
+    request.address = (uintptr_t)written;
+    te_tcp_request_encode(bytes + TE_TCP_REQUEST_BYTES, &request);
+    memcpy(bytes + 2 * TE_TCP_REQUEST_BYTES, body, 4);
+    assert_true(test_send(descriptor, bytes, sizeof(bytes)));
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    expect_bytes(descriptor, read, 4);
+}
+
+static void test_a_body_behind_a_read_needs_no_descriptor(void **state)
+{
+    struct fixture *fixture = *state;
+    int descriptor = connect_to(fixture);
+    struct rlimit before, none;
+    int next;
+
+    add_region(fixture, fixture->buffer, BUFFER_BYTES, TE_GLOBAL_READ_WRITE);
+    /* Once before, so that the connection is accepted. */
+    send_read_and_write(descriptor, fixture->buffer, fixture->buffer + 4096, "one");
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    next = dup(descriptor);
+    close(next);
+    none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(dup(descriptor), -1);
+    send_read_and_write(descriptor, fixture->buffer, fixture->buffer + 4096, "two");
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_memory_equal(fixture->buffer + 4096, "two", 4);
+    close(descriptor);
+}
+
+static void test_what_could_not_be_stored_goes_nowhere_else(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *hole = fixture->buffer + BUFFER_BYTES;
+    int descriptor = connect_to(fixture);
+
+    add_region(fixture, fixture->buffer, BUFFER_BYTES, TE_GLOBAL_READ_WRITE);
+    add_region(fixture, hole, 8192, TE_GLOBAL_READ_WRITE);
+    assert_int_equal(mprotect(hole, 8192, PROT_NONE), 0);
+    send_read_and_write(descriptor, fixture->buffer, hole, "bad");
+    expect_status(descriptor, TE_TCP_STATUS_REJECTED);
+    close(descriptor);
+    descriptor = connect_to(fixture);
+    send_read_and_write(descriptor, fixture->buffer, fixture->buffer + 4096, "yes");
+    expect_status(descriptor, TE_TCP_STATUS_OK);
+    assert_memory_equal(fixture->buffer + 4096, "yes", 4);
+    close(descriptor);
+}
+
 /* Peers that misbehave */
 
 static void test_many_requests_in_pieces(void **state)
@@ -441,6 +501,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_permissions_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_lands_after_unregistration, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unmapped_memory_is_an_error_of_the_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_body_behind_a_read_needs_no_descriptor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_could_not_be_stored_goes_nowhere_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_requests_in_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_write_does_not_overtake_a_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reader_that_does_not_read_disturbs_nobody, set_up, tear_down),

@@ -265,20 +265,27 @@ static void take_request(struct connection *connection, const uint8_t *bytes)
 static bool store_bytes(struct connection *connection, const uint8_t *bytes, size_t size)
 {
     struct te_registry_reader *reader = connection->loop->reader;
-    int ends[2];
-    bool stored;
+    const int *ends = connection->loop->pipe;
+    uint8_t waste[sizeof(connection->input)];
+    char peer[TE_ADDRESS_TEXT_MAX];
+    ssize_t written = 0;
+    bool inside, stored;
 
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    if (socket_is_closed(connection->watch.descriptor))
         return false;
+    inside = te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) != NULL;
+    if (inside)
+        written = write(ends[1], bytes, size);
     stored =
-        !socket_is_closed(connection->watch.descriptor) &&
-        te_registry_enter(reader, connection->body_address, connection->body_left, TE_ACCESS_REMOTE_WRITE) != NULL &&
-        write(ends[1], bytes, size) == (ssize_t)size &&
-        read(ends[0], (void *)(uintptr_t)connection->body_address, size) == (ssize_t)size;
+        written == (ssize_t)size && read(ends[0], (void *)(uintptr_t)connection->body_address, size) == (ssize_t)size;
     te_registry_leave(reader);
-    close(ends[0]);
-    close(ends[1]);
-    return stored;
+    if (stored)
+        return true;
+    te_log_limited(TE_LOG_WARNING, "%s writes to memory that %s: refused", connection_peer_text(connection, peer),
+                   inside ? "is registered but not mapped" : "was unregistered meanwhile");
+    while (written > 0 && read(ends[0], waste, sizeof(waste)) > 0) /* what could not be stored is nobody else's */
+        ;
+    return false;
 }
 
 static void body_advance(struct connection *connection, uint64_t bytes)

@@ -294,6 +294,14 @@ bool lane_claim(void *data, struct pollfd *descriptor)
     if (atomic_exchange_explicit(&lane->sleeper, true, memory_order_acq_rel))
         return false;
     claimed = lane_own(lane);
+    if (claimed && lane->state != LANE_CLOSED && lane_is_answered_early(lane)) {
+        /* More bytes would end every poll() at once, and nobody can take them. The reactor hears of changes only. */
+        atomic_store_explicit(&lane->sleeper, false, memory_order_release);
+        atomic_store_explicit(&lane->polled_ns, 0, memory_order_relaxed);
+        lane_set_watched(lane, true);
+        lane_work_and_release(lane, atomic_exchange_explicit(&lane->attention, 0, memory_order_seq_cst));
+        return false;
+    }
     if (claimed) {
         claimed = lane->state != LANE_CLOSED;
         if (claimed) {

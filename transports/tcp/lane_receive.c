@@ -82,14 +82,25 @@ static void gather(const struct lane *lane, struct incoming *incoming, uint8_t *
     }
 }
 
+static bool answer_is_complete(const struct lane *lane)
+{
+    const struct request *request = lane_request((struct lane *)lane, 0);
+
+    return lane->receive_offset >= status_bytes(lane) + body_bytes(lane, request);
+}
+
+bool lane_is_answered_early(const struct lane *lane)
+{
+    return lane->request_count > 0 && lane->send_index == 0 && answer_is_complete(lane);
+}
+
 /* Ends the first request if it is both answered and sent whole; a peer may answer a write before it has taken all of
  * it. */
 static bool complete_first(struct lane *lane)
 {
-    const struct request *request = lane_request(lane, 0);
     struct request done;
 
-    if (lane->receive_offset < status_bytes(lane) + body_bytes(lane, request) || lane->send_index == 0)
+    if (!answer_is_complete(lane) || lane->send_index == 0)
         return false;
     done = lane_pop_request(lane);
     if (done.slice != NULL)

@@ -1,4 +1,6 @@
 /* The serving half: accepts peers, hands them to the reactors, closes those that stopped in the middle of something. */
+#include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -95,6 +97,9 @@ static void loops_free(struct tcp_target *target)
         te_reactor_run_wait(target->loops[i].reactor, loop_close, &target->loops[i]);
         if (target->loops[i].reader != NULL)
             te_registry_reader_free(target->loops[i].reader);
+        for (size_t end = 0; end < 2; end++)
+            if (target->loops[i].pipe[end] >= 0)
+                close(target->loops[i].pipe[end]);
     }
     g_free(target->loops);
 }
@@ -112,11 +117,16 @@ te_status tcp_target_new(struct te_transport *transport, struct tcp_target **tar
         target->loops[i].options = &transport->options;
         target->loops[i].reactor = engine->reactors[i];
         target->loops[i].sweep.fire = sweep;
+        target->loops[i].pipe[0] = target->loops[i].pipe[1] = -1;
     }
     for (size_t i = 0; i < target->loop_count; i++) {
         target->loops[i].reader = te_registry_reader_new(engine->registry);
         if (target->loops[i].reader == NULL) {
             status = te_fail(TE_MEMORY, "no memory to serve peers");
+            goto free_loops;
+        }
+        if (pipe2(target->loops[i].pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+            status = te_fail(TE_SOCKET, "no pipe to serve peers with: %s", g_strerror(errno));
             goto free_loops;
         }
     }

@@ -21,6 +21,7 @@ struct service_loop {
     struct te_registry_reader *reader;
     struct connection *connections;
     struct te_timer sweep;
+    int pipe[2]; /* read end, write end; neither blocks. Empty between uses */
     bool closed;
 };
 

@@ -259,6 +259,8 @@ void lane_connect_failed(struct lane *lane, int error);
 /* lane_send.c, lane_receive.c: owner only, state open (receive: or fencing). True if bytes moved. */
 bool lane_send(struct lane *lane);
 bool lane_receive(struct lane *lane);
+/* The first request is answered, but not sent whole: nothing more can be received before it is. Any state. */
+bool lane_is_answered_early(const struct lane *lane);
 /* Nothing is on the wire: closes the lane if the peer has. */
 void lane_check_idle(struct lane *lane);
 
