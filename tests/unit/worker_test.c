@@ -37,30 +37,34 @@ static void count(void *data)
     atomic_fetch_add((atomic_uint *)data, 1);
 }
 
-/* Jobs that wait for each other: they must run side by side, up to the limit. */
+static void run_and_meet(struct te_worker_pool *pool, enum te_work_rank rank, unsigned jobs)
+{
+    struct meeting meeting = {
+        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .expected = jobs + 1};
+
+    for (unsigned i = 0; i < jobs; i++)
+        te_worker_run(pool, rank, meet, &meeting);
+    meet(&meeting);
+    pthread_mutex_lock(&meeting.lock);
+    while (meeting.left < jobs + 1)
+        pthread_cond_wait(&meeting.changed, &meeting.lock);
+    pthread_mutex_unlock(&meeting.lock);
+}
+
+/* Jobs that wait for each other: they must run side by side, up to the limit, however many threads are idle. */
 static void jobs_run_side_by_side(void **state)
 {
     enum { THREADS = 16, ROUNDS = 100 };
-    struct te_worker_pool *pool;
 
     (void)state;
-    assert_int_equal(te_worker_pool_new(THREADS, &pool), TE_OK);
-    for (int round = 0; round < ROUNDS; round++) {
-        struct meeting meeting = {.expected = THREADS + 1};
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct te_worker_pool *pool;
 
-        pthread_mutex_init(&meeting.lock, NULL);
-        pthread_cond_init(&meeting.changed, NULL);
-        for (int i = 0; i < THREADS; i++)
-            te_worker_run(pool, TE_WORK_PROMPT, meet, &meeting);
-        meet(&meeting);
-        pthread_mutex_lock(&meeting.lock);
-        while (meeting.left < THREADS + 1)
-            pthread_cond_wait(&meeting.changed, &meeting.lock);
-        pthread_mutex_unlock(&meeting.lock);
-        pthread_mutex_destroy(&meeting.lock);
-        pthread_cond_destroy(&meeting.changed);
+        assert_int_equal(te_worker_pool_new(THREADS, &pool), TE_OK);
+        run_and_meet(pool, TE_WORK_PROMPT, round % THREADS);
+        run_and_meet(pool, TE_WORK_PROMPT, THREADS);
+        te_worker_pool_free(pool);
     }
-    te_worker_pool_free(pool);
 }
 
 static void everything_given_is_done_before_the_pool_goes(void **state)
@@ -124,17 +128,8 @@ static void held_up_jobs_leave_threads_to_the_ranks_before(void **state)
         for (int i = 0; i < JOBS; i++)
             te_worker_run(pool, (enum te_work_rank)rank, pass_gate, &gate);
         await_inside(&gate, THREADS >> rank);
-        for (int before = 0; before < rank; before++) {
-            struct meeting meeting = {
-                .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .expected = 2};
-
-            te_worker_run(pool, (enum te_work_rank)before, meet, &meeting);
-            meet(&meeting);
-            pthread_mutex_lock(&meeting.lock);
-            while (meeting.left < 2)
-                pthread_cond_wait(&meeting.changed, &meeting.lock);
-            pthread_mutex_unlock(&meeting.lock);
-        }
+        for (int before = 0; before < rank; before++)
+            run_and_meet(pool, (enum te_work_rank)before, 1);
         await_inside(&gate, THREADS >> rank);
     }
     pthread_mutex_lock(&gate.lock);
