@@ -922,6 +922,7 @@ static void test_an_own_pause_is_not_the_silence_of_the_peer(void **state)
     id = submit(fixture, &transfer, 1);
     peer = accept_peer(fixture);
     take_request(peer);
+    let_the_patrol_look(fixture); /* the request has arrived: nothing moves any more */
     child = fork();
     if (child == 0) {
         kill(self, SIGSTOP);
