@@ -242,7 +242,7 @@ void te_reactor_remove(struct te_reactor *reactor, struct te_watch *watch)
         reactor->hot = NULL;
     for (int i = reactor->event_next; i < reactor->event_count; i++)
         if (reactor->events[i].data.ptr == watch)
-            reactor->events[i].data.ptr = NULL;
+            reactor->events[i] = (struct epoll_event){0};
     if (!watch->again)
         return;
     for (struct te_watch **link = &reactor->again_head; *link != NULL; link = &(*link)->next_again) {
@@ -303,6 +303,7 @@ static void run_again(struct te_reactor *reactor)
 static void wait_for_events(struct te_reactor *reactor, int timeout_ms)
 {
     int count = epoll_wait(reactor->epoll, reactor->events, EVENTS_PER_ROUND, timeout_ms);
+    bool woken = false;
 
     if (count < 0) {
         if (errno != EINTR)
@@ -317,10 +318,12 @@ static void wait_for_events(struct te_reactor *reactor, int timeout_ms)
         if (watch != NULL)
             watch->ready(watch, event->events);
         else if (event->events != 0)
-            reactor->active = true;
+            woken = true;
     }
     reactor->event_count = reactor->event_next = 0;
-    if (atomic_load_explicit(&reactor->wake_pending, memory_order_acquire))
+    reactor->active |= woken;
+    /* The event may come after its commands: who wakes sets the flag first, and may be held up before it writes. */
+    if (woken || atomic_load_explicit(&reactor->wake_pending, memory_order_acquire))
         run_commands(reactor);
 }
 

@@ -1,8 +1,10 @@
 /* The reactor and the acceptor. */
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +13,8 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 /* after the above */
 #include <cmocka.h>
@@ -321,11 +325,76 @@ static void test_acceptor_survives_running_out_of_descriptors(void **state)
     close(third);
 }
 
+/* A thread may be held up between saying that there are commands and waking the reactor, which meanwhile runs them. The
+ * late event must not keep the reactor busy. write() and epoll_wait() of this program stand before those of libc. */
+
+static sem_t held, go_on;
+static atomic_bool hold_next_write;
+static _Atomic unsigned waits;
+
+ssize_t write(int descriptor, const void *bytes, size_t size)
+{
+    if (atomic_exchange(&hold_next_write, false)) {
+        sem_post(&held);
+        sem_wait(&go_on);
+    }
+    return (ssize_t)syscall(SYS_write, descriptor, bytes, size);
+}
+
+int epoll_wait(int epoll, struct epoll_event *events, int capacity, int timeout_ms)
+{
+    atomic_fetch_add(&waits, 1);
+    return (int)syscall(SYS_epoll_pwait, epoll, events, capacity, timeout_ms, NULL, 0);
+}
+
+static void signal_from_command(void *data)
+{
+    (void)data;
+    signal_done();
+}
+
+static void *wake_late(void *data)
+{
+    te_reactor_run(reactor, signal_from_command, data);
+    return NULL;
+}
+
+static void test_an_event_that_comes_late_ends(void **state)
+{
+    int64_t end_ns = te_now_ns() + 10 * TE_NS_PER_SECOND;
+    struct timespec pause = {.tv_nsec = 20 * TE_NS_PER_MS};
+    struct echo echo;
+    pthread_t thread;
+    unsigned before;
+
+    (void)state;
+    assert_int_equal(sem_init(&held, 0, 0), 0);
+    assert_int_equal(sem_init(&go_on, 0, 0), 0);
+    echo_open(&echo, take_one);
+    atomic_store(&hold_next_write, true);
+    assert_int_equal(pthread_create(&thread, NULL, wake_late, NULL), 0);
+    sem_wait(&held);
+    /* Any other event makes the reactor look for commands. */
+    assert_int_equal(send(echo.other, "x", 1, 0), 1);
+    wait_done();
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    do {
+        before = atomic_load(&waits);
+        nanosleep(&pause, NULL);
+    } while (atomic_load(&waits) != before && te_now_ns() < end_ns);
+    echo_close(&echo);
+    sem_destroy(&held);
+    sem_destroy(&go_on);
+    assert_true(te_now_ns() < end_ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_commands_run_once_and_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_commands_may_nest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_event_that_comes_late_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_timers_fire_in_order_and_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_again_goes_on_where_no_event_comes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_removed_watch_is_not_called, set_up, tear_down),
